@@ -73,6 +73,8 @@ pub struct Agent {
     report_after: Option<Instant>,
     /// What a killed agent has left behind is looked for once.
     has_decided: bool,
+    /// What is cached of the pods with grants is no older than this process.
+    is_confirmed: bool,
     published: Published,
     retiring: Retiring,
     waiters: Waiters,
@@ -107,6 +109,7 @@ impl Agent {
             pace: Pace::default(),
             report_after: None,
             has_decided: false,
+            is_confirmed: false,
             published: Published::default(),
             retiring: Retiring::default(),
         }
@@ -170,6 +173,7 @@ impl Agent {
         if let Some(transition) = self.caches.transitions.get("", &self.node.identity.name) {
             self.node.check(&transition.spec.node_uid).await;
         }
+        self.confirm().await;
         let (now, clock) = (now(), Instant::now());
         let pods: BTreeMap<String, Arc<NodePod>> =
             self.caches.pods.values().into_iter().map(|pod| (pod.view.id.uid.clone(), pod)).collect();
@@ -185,7 +189,7 @@ impl Agent {
             node: &node,
             pods: &pods,
             transition: transition.as_deref(),
-            synced: self.caches.pods.synced() && self.caches.transitions.synced(),
+            synced: self.is_confirmed,
             memories: &memories,
             observations: &observations,
         };
@@ -211,6 +215,16 @@ impl Agent {
             wake_at = wake_at.into_iter().chain(self.report(transition, &entries, now).await).min();
         }
         if is_all_begun { self.next_round(wake_at, now, clock) } else { Instant::now() }
+    }
+
+    /// Once for each process, as soon as both lists are there.
+    async fn confirm(&mut self) {
+        if self.is_confirmed || !self.caches.pods.synced() || !self.caches.transitions.synced() {
+            return;
+        }
+        let transition = self.caches.transitions.get("", &self.node.identity.name);
+        let grants = transition.as_deref().map(|transition| transition.spec.grants.as_slice()).unwrap_or_default();
+        self.is_confirmed = self.pods.confirm(grants).await;
     }
 
     /// Several pods at a time: the clients of a pod that is held wait for its patch. Pods of which the last write failed come last,
@@ -251,7 +265,7 @@ impl Agent {
 
     fn next_round(&self, wake_at: Option<Timestamp>, now: Timestamp, clock: Instant) -> Instant {
         let wake = wake_at.map(|at| clock + Duration::try_from(at.duration_since(now)).unwrap_or_default());
-        let latest = clock + LONGEST_SLEEP;
+        let latest = clock + if self.is_confirmed { LONGEST_SLEEP } else { RETRY };
         [wake, self.pods.retry_at(), self.report_after].into_iter().flatten().fold(latest, Instant::min)
     }
 

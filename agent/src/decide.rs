@@ -7,6 +7,7 @@
 //!                          │ cancel, Abort   │                  │ bad, cancelled, not checked in time
 //!                          └─ Returning → Cancelled, Failed     └─ rollback: Returning → RolledBack, Failed
 //!  Granted ─── hold:   Holding → Settling ───┴─ image patch ─ verify ─ Returning → Done
+//!  Granted ─── relabel: patch of labels, Operating → Done
 //! ```
 //!
 //! In a Hold the pod stays in service and nothing but the image patch is written to it. What is held is the kernel's; a
@@ -16,6 +17,7 @@
 //! therefore reported *before* it is begun ([`Decision::rollback`]). That the pod has returned to service on behalf of a
 //! grant, and why, is written into the InService condition itself ([`mark`]).
 
+mod clock;
 mod config;
 mod foreign;
 mod hold;
@@ -23,6 +25,7 @@ mod hooks;
 mod leave;
 mod operation;
 mod reason;
+mod relabel;
 mod returned;
 mod rollback;
 mod validate;
@@ -79,7 +82,8 @@ pub fn begun(view: &OperationView<'_>) -> bool {
         PodLookup::Found(pod) => {
             let operation = Operation::new(view, &pod.view, Timestamp::UNIX_EPOCH);
             let has_left = operation.lowered().is_some() || operation.may_be_lowered();
-            has_left || operation.returned().is_some() || operation.is_hold() && operation.may_be_patched()
+            let stays = operation.grant.mode.stays_in_service();
+            has_left || operation.returned().is_some() || stays && operation.may_be_patched()
         }
         PodLookup::NotCached | PodLookup::Missing(_) => false,
     }
@@ -110,6 +114,10 @@ pub fn decide(view: &OperationView<'_>, now: Timestamp) -> Decision {
     }
     if pod.finished {
         return Decision::end(phase, Outcome::Cancelled, "PodFinished").saying("the pod has run to its end");
+    }
+    if let Deed::Labels(_) = operation.deed() {
+        let refusal = if begun { None } else { validate::refusal_of_pod(view, pod) };
+        return refusal.unwrap_or_else(|| relabel::decide(&operation));
     }
     if let Some(condition) = operation.returned() {
         return returned::decide(&operation, condition);

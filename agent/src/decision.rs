@@ -111,10 +111,14 @@ pub enum WaitingFor {
     Admission(String),
     /// The report that the way back is begun is to be stored.
     Report,
-    /// The kubelet is to replace these containers.
+    /// The kubelet is to end these old containers.
+    Ended(String),
+    /// The kubelet is to start these new containers.
     Replaced(String),
     /// These containers are to become ready.
     ContainersReady(String),
+    /// What pods of the version before need, too; since then.
+    Dependency(Timestamp),
     /// `soakSeconds`, until then.
     Soak(Timestamp),
     /// The controller is to say that the rules of stage `PostCheck` allow the return.
@@ -170,8 +174,12 @@ impl fmt::Display for WaitingFor {
             Self::Connections(count) => write!(f, "{count} connections to end"),
             Self::Admission(words) => write!(f, "admission to allow the write: {words}"),
             Self::Report => write!(f, "the report of the way back to be stored"),
-            Self::Replaced(names) => write!(f, "the kubelet to replace {names}"),
+            Self::Ended(names) => write!(f, "the kubelet to end the old {names}"),
+            Self::Replaced(names) => write!(f, "the kubelet to start the new {names}"),
             Self::ContainersReady(names) => write!(f, "{names} to become ready"),
+            Self::Dependency(since) => {
+                write!(f, "what pods of the version before need, too, and which are not Ready either since {since}")
+            }
             Self::Soak(until) => write!(f, "soakSeconds, until {until}"),
             Self::PostCheck => write!(f, "the rules of stage PostCheck to pass"),
             Self::Outside { name, words } => write!(f, "{name}: {words}"),
@@ -268,6 +276,18 @@ impl Decision {
     pub(crate) fn watching(mut self, watch: Watch) -> Self {
         self.watch = watch;
         self
+    }
+
+    /// The new containers are ready, whatever else is waited for. Also so where there are none: see whether they were patched.
+    pub(crate) fn is_past_start(&self) -> bool {
+        let starts = |what: &WaitingFor| matches!(what, WaitingFor::ContainersReady(_));
+        match self.phase {
+            Phase::Granted | Phase::Leaving | Phase::Draining | Phase::Holding | Phase::Settling | Phase::Operating => {
+                false
+            }
+            Phase::Verifying => self.rollback.is_none() && !self.waiting_for.iter().any(starts),
+            Phase::Checking | Phase::Returning => self.rollback.is_none(),
+        }
     }
 
     pub(crate) fn holding(mut self, hold: Hold) -> Self {

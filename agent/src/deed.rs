@@ -6,6 +6,8 @@
 
 mod foreign;
 mod images;
+mod labels;
+mod metadata;
 
 use std::collections::BTreeMap;
 
@@ -14,15 +16,20 @@ use hitless_api::{Grant, GrantMode, GrantOp, JsonPatch};
 use jiff::Timestamp;
 
 use crate::decision::Direction;
+use crate::instant::whole_seconds;
 use crate::view::NodePod;
 pub use foreign::Foreign;
 use images::Images;
+pub use images::Trouble;
+use labels::Labels;
 
 /// What is done to a pod.
 #[derive(Clone, Copy, Debug)]
 pub enum Deed<'a> {
     /// The agent patches images, labels and annotations, and the kubelet replaces the containers.
     Images(Images<'a>),
+    /// The agent patches labels and annotations, and nothing is replaced.
+    Labels(Labels<'a>),
     /// Nothing: the pod is out of service and drained for good.
     Drain(&'a Grant),
     /// Others operate the pod, and say when they have finished.
@@ -43,7 +50,9 @@ pub enum Progress {
 /// How far its effect on the containers is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// These containers have not been replaced yet.
+    /// The kubelet has not ended these old containers yet, or has not seen the patch.
+    Stopping(String),
+    /// All old ones have ended, and these new ones have not been started yet.
     Replacing(String),
     /// All have been replaced, and these are not ready yet.
     Starting(String),
@@ -70,6 +79,7 @@ impl<'a> Deed<'a> {
         match grant.op {
             // An operation that is not known is refused before anything is asked.
             GrantOp::Update | GrantOp::Restart | GrantOp::Unknown(_) => Self::Images(Images::new(grant)),
+            GrantOp::Relabel => Self::Labels(Labels::new(grant)),
             GrantOp::Drain => Self::Drain(grant),
             GrantOp::Foreign => Self::Foreign(Foreign::new(grant)),
         }
@@ -79,7 +89,7 @@ impl<'a> Deed<'a> {
     #[must_use]
     pub const fn is_over_once_drained(self) -> bool {
         match self {
-            Self::Images(_) | Self::Foreign(_) => false,
+            Self::Images(_) | Self::Labels(_) | Self::Foreign(_) => false,
             Self::Drain(_) => true,
         }
     }
@@ -89,6 +99,7 @@ impl<'a> Deed<'a> {
     pub fn flaw(self) -> Option<Reason<'static>> {
         match self {
             Self::Images(images) => images.flaw(),
+            Self::Labels(labels) => labels.flaw(),
             Self::Drain(grant) => {
                 let message = || "a pod that is held stays in service".to_owned();
                 (grant.mode == GrantMode::Hold).then(|| ("UnsupportedMode", message()))
@@ -102,6 +113,7 @@ impl<'a> Deed<'a> {
     pub fn refusal(self, pod: &PodView) -> Option<Reason<'static>> {
         match self {
             Self::Images(images) => images.refusal(pod),
+            Self::Labels(labels) => labels.refusal(pod),
             Self::Drain(_) | Self::Foreign(_) => None,
         }
     }
@@ -111,6 +123,7 @@ impl<'a> Deed<'a> {
     pub fn progress(self, pod: &PodView) -> Progress {
         match self {
             Self::Images(images) => images.progress(pod),
+            Self::Labels(labels) => labels.progress(pod),
             Self::Drain(_) => Progress::NotPatched,
             Self::Foreign(foreign) => foreign.progress(pod),
         }
@@ -121,6 +134,7 @@ impl<'a> Deed<'a> {
     pub fn patch(self, pod: &NodePod, direction: Direction) -> JsonPatch {
         match self {
             Self::Images(images) => images.patch(pod, direction),
+            Self::Labels(labels) => labels.patch(pod, direction),
             Self::Drain(_) | Self::Foreign(_) => JsonPatch::of(&pod.view.id.uid),
         }
     }
@@ -130,7 +144,7 @@ impl<'a> Deed<'a> {
     pub fn is_as_granted(self, pod: &PodView) -> bool {
         match self {
             Self::Images(images) => images.is_as_granted(pod),
-            Self::Drain(_) | Self::Foreign(_) => true,
+            Self::Labels(_) | Self::Drain(_) | Self::Foreign(_) => true,
         }
     }
 
@@ -139,7 +153,7 @@ impl<'a> Deed<'a> {
     pub fn effect(self, pod: &PodView, baseline: Baseline<'_>) -> Effect {
         match self {
             Self::Images(images) => images.effect(pod, baseline),
-            Self::Drain(_) | Self::Foreign(_) => Effect::Ready,
+            Self::Labels(_) | Self::Drain(_) | Self::Foreign(_) => Effect::Ready,
         }
     }
 
@@ -147,17 +161,34 @@ impl<'a> Deed<'a> {
     #[must_use]
     pub fn first_start(self, pod: &PodView, baseline: Baseline<'_>) -> Option<Timestamp> {
         match self {
-            Self::Images(images) => images.first_start(pod, baseline),
-            Self::Drain(_) | Self::Foreign(_) => None,
+            Self::Images(images) => images.starts(pod, baseline).min(),
+            Self::Labels(_) | Self::Drain(_) | Self::Foreign(_) => None,
         }
     }
 
-    /// A sign that waiting longer is of no use. `is_late`: what passes by itself has had its time.
+    /// When the last of the new containers was started, if all of them run.
     #[must_use]
-    pub fn failure<'p>(self, pod: &'p PodView, baseline: Baseline<'_>, is_late: bool) -> Option<Reason<'p>> {
+    pub fn last_start(self, pod: &PodView, baseline: Baseline<'_>) -> Option<Timestamp> {
         match self {
-            Self::Images(images) => images.failure(pod, baseline, is_late),
-            Self::Drain(_) | Self::Foreign(_) => None,
+            Self::Images(images) => images.last_start(pod, baseline),
+            Self::Labels(_) | Self::Drain(_) | Self::Foreign(_) => None,
+        }
+    }
+
+    /// When the last of its containers ended that has ended since then, in whole seconds.
+    #[must_use]
+    pub fn last_end(self, pod: &PodView, since: Timestamp) -> Option<Timestamp> {
+        let ends = self.containers(pod).filter_map(|container| container.status.as_ref()?.last_ended);
+        ends.filter(|ended| *ended >= whole_seconds(since)).max()
+    }
+
+    /// What keeps a new container from running; what the kubelet can't mend comes first. `is_late`: one that can't be started has had a
+    /// moment's time.
+    #[must_use]
+    pub fn trouble<'p>(self, pod: &'p PodView, baseline: Baseline<'_>, is_late: bool) -> Option<Trouble<'p>> {
+        match self {
+            Self::Images(images) => images.trouble(pod, baseline, is_late),
+            Self::Labels(_) | Self::Drain(_) | Self::Foreign(_) => None,
         }
     }
 
@@ -173,7 +204,7 @@ impl<'a> Deed<'a> {
     ) -> String {
         match self {
             Self::Images(images) => images.not_reverted(pod, undone, since, is_late),
-            Self::Drain(_) | Self::Foreign(_) => String::new(),
+            Self::Labels(_) | Self::Drain(_) | Self::Foreign(_) => String::new(),
         }
     }
 
@@ -181,6 +212,7 @@ impl<'a> Deed<'a> {
     pub fn containers<'p>(self, pod: &'p PodView) -> impl Iterator<Item = &'p ContainerView> + use<'a, 'p> {
         pod.containers.iter().filter(move |container| match self {
             Self::Images(images) => images.has(container),
+            Self::Labels(_) => false,
             // Whoever is connected to any of them is waited for.
             Self::Drain(_) | Self::Foreign(_) => true,
         })

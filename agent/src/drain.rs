@@ -16,7 +16,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use hitless_api::pod::{ContainerView, PodView};
+use hitless_api::pod::{ContainerView, PodView, PortView, Protocol};
 use hitless_api::{DrainSpec, PortTreatment};
 use hitless_kernel::{KernelError, PodNetns};
 use tokio::sync::Notify;
@@ -44,8 +44,17 @@ pub(crate) fn must_listen(pod: &PodView) -> bool {
 /// A port that the pod declares for SCTP, unless nobody is to be waited for there.
 pub(crate) fn sctp_port(pod: &PodView, drain: &DrainSpec) -> Option<u16> {
     let ports = pod.containers.iter().flat_map(|container| &container.ports);
-    let mut waited = ports.filter(|port| port.sctp && drain.treatment(port.port) != PortTreatment::Ignore);
+    let mut waited =
+        ports.filter(|port| port.protocol == Protocol::Sctp && drain.treatment(port.port) != PortTreatment::Ignore);
     waited.next().map(|port| port.port)
+}
+
+/// Whether the pod serves by UDP. The grant says so of the port's number; where TCP has the same number, only the pod does.
+pub(crate) fn has_udp(pod: &PodView, drain: &DrainSpec) -> bool {
+    let mut declared = pod.containers.iter().flat_map(|container| &container.ports);
+    let is_udp =
+        |port: &PortView| port.protocol == Protocol::Udp && drain.treatment(port.port) != PortTreatment::Ignore;
+    drain.ports.iter().any(|port| port.treat == PortTreatment::Udp) || declared.any(is_udp)
 }
 
 /// Fails if the pod serves at this port by SCTP.
@@ -128,6 +137,22 @@ mod tests {
                 "{metadata} {class:?} {ready} {ports}"
             );
         }
+    }
+
+    #[test]
+    fn a_pod_serves_by_udp_also_where_tcp_has_the_same_number() {
+        let serves = |port: serde_json::Value, own: &str| {
+            let pod = json!({"metadata": {"annotations": {"hitless.dev/drain": own}},
+                "spec": {"containers": [{"name": "dns", "ports": [{"containerPort": 53}, port]}]}});
+            let pod = PodView::from(&serde_json::from_value::<Pod>(pod).unwrap());
+            has_udp(&pod, &DrainSpec::of(&pod).unwrap())
+        };
+        assert!(serves(json!({"containerPort": 53, "protocol": "UDP"}), "{}"));
+        assert!(!serves(json!({"containerPort": 54}), "{}"));
+        let ignored = r#"{"ports": [{"port": 53, "treat": "ignore"}]}"#;
+        assert!(!serves(json!({"containerPort": 53, "protocol": "UDP"}), ignored));
+        let named = r#"{"ports": [{"port": 99, "treat": "udp"}]}"#;
+        assert!(serves(json!({"containerPort": 54}), named), "a Service leads there");
     }
 
     #[test]

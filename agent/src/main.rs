@@ -18,13 +18,16 @@ use hitless_agent::http::socket::Socket;
 use hitless_agent::http::{self, AppState, Parts, PodSource, inside};
 use hitless_agent::metrics::Metrics;
 use hitless_agent::view::{NodePod, Observation};
+use hitless_api::NodeTransition;
 use hitless_kernel::{check_capabilities, exec};
 use hitless_runtime::config::{EXIT_CONFIGURATION, Settings};
 use hitless_runtime::http::Health;
 use hitless_runtime::liveness::Heartbeat;
 use hitless_runtime::readiness::Readiness;
 use hitless_runtime::shutdown::Tasks;
-use hitless_runtime::{client, telemetry, watch};
+use hitless_runtime::{client, restored, telemetry, watch};
+use kube::Api;
+use kube::api::ListParams;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -129,6 +132,9 @@ async fn run(config: Config) -> anyhow::Result<()> {
     let [pods, transitions] = caches.watches(&client, &config.node, &readiness, &tasks.token());
     tasks.spawn("pod watch", pods);
     tasks.spawn("grant watch", transitions);
+    let (all, known) = (Api::<NodeTransition>::all(client.clone()), caches.transitions.clone());
+    let own = ListParams::default().fields(&format!("metadata.name={}", config.node));
+    tasks.spawn("etcd", restored::look(all, own, move || known.newest(), tasks.token()));
     let refusals = metrics.refusals.clone();
     let files = exec::Node::new(config.proc_root.clone(), config.cgroup_root);
     let agent = Agent::new(client, config.node.clone(), files, caches.clone(), threads.clone(), wake.clone(), metrics);

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use hitless_api::pod::PodView;
+use hitless_api::pod::{ContainerView, PodView};
 use hitless_api::{Grant, HookTime, Outcome, Phase, Transition};
 use jiff::Timestamp;
 
@@ -29,12 +29,18 @@ pub struct Memory {
     pub lowered: Option<Timestamp>,
     /// When the image patch was sent, and which containers ran then.
     pub operated: Option<Operated>,
+    /// How often containers had been restarted then, by name.
+    pub restarts: BTreeMap<String, u32>,
     /// When the images were patched back, and which containers ran then.
     pub undone: Option<Operated>,
     /// Everybody had gone from a pod that is to be deleted. It stays so, also where the report of it gets lost.
     pub left_for_good: bool,
     /// The phase, and since when.
     pub phase: Option<(Phase, Timestamp)>,
+    /// When the pod was first seen with what the patch has written.
+    pub patched: Option<Timestamp>,
+    /// When all new containers had been started first.
+    pub started: Option<Timestamp>,
     /// What asking for a pod that is not in the cache gave.
     pub missing: Option<Missing>,
     /// A write to the pod has been refused.
@@ -49,6 +55,8 @@ pub struct Memory {
     pub hold_failed: Option<Timestamp>,
     /// When the new processes listened.
     pub listening: Option<Listening>,
+    /// When the new containers were first seen to be ready.
+    pub ready: Option<Timestamp>,
     /// How quickly the API server answered last.
     pub round_trip: Option<RoundTrip>,
     /// The hooks that were called, by name.
@@ -131,11 +139,21 @@ impl Memory {
         // Of all operations only that of a pod that leaves for good ends here.
         self.left_for_good |=
             phase == Phase::Draining && decision.result.as_ref().is_some_and(|(outcome, _)| *outcome == Outcome::Done);
+        if phase == Phase::Operating && decision.action.is_none() {
+            self.patched.get_or_insert(now);
+        }
+        if self.operated.is_some() && decision.is_past_start() {
+            self.ready.get_or_insert(now);
+        }
         if self.phase.is_some_and(|(known, _)| known == phase) {
             return false;
         }
         let stored = reported.filter(|reported| reported.phase == phase).map(|reported| reported.since.0);
-        self.phase = Some((phase, stored.unwrap_or(now)));
+        let since = stored.unwrap_or(now);
+        self.phase = Some((phase, since));
+        if matches!(phase, Phase::Verifying | Phase::Checking) {
+            self.started.get_or_insert(since);
+        }
         true
     }
 
@@ -210,7 +228,12 @@ impl Memory {
         let before = ids.map(|(name, id)| (name.to_owned(), id.to_owned()));
         let operated = || Some(Operated { at: now, before: before.collect() });
         match action {
-            Action::Patch(Direction::Forward) => self.operated = operated(),
+            Action::Patch(Direction::Forward) => {
+                let restarts =
+                    |container: &ContainerView| Some((container.name.clone(), container.status.as_ref()?.restarts));
+                self.operated = operated();
+                self.restarts = Deed::of(grant).containers(pod).filter_map(restarts).collect();
+            }
             Action::Patch(Direction::Back) => self.undone = operated(),
             Action::LeaveService => self.lowering = Some(pod.resource_version.clone()),
             Action::FetchPod

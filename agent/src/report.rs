@@ -49,6 +49,8 @@ pub fn entry(
         Observation::None | Observation::Failed(_) => None,
     };
     let (hooks_done, hooks) = hooks::report::report(grant, &memory.hooks, stored, now);
+    // Where a port is not listened to again and the pod gets ready all the same, the new version does not open it any more.
+    let is_done = decision.result.as_ref().is_some_and(|(outcome, _)| *outcome == Outcome::Done);
     let is_leaving = matches!(decision.phase, Phase::Leaving | Phase::Draining | Phase::Holding | Phase::Settling);
     Transition {
         id: grant.id.clone(),
@@ -57,7 +59,13 @@ pub fn entry(
         since: MicroTime(since),
         deadline: decision.deadline.map(MicroTime),
         connections: count.filter(|_| is_leaving),
-        gap_milliseconds: gap(memory).or_else(|| stored.and_then(|stored| stored.gap_milliseconds)),
+        gap_milliseconds: gap(memory)
+            .or_else(|| gap_to_ready(memory).filter(|_| is_done && memory.held.is_some()))
+            .or_else(|| stored.and_then(|stored| stored.gap_milliseconds))
+            .filter(|_| !grant.unfetched),
+        ready_milliseconds: gap_to_ready(memory)
+            .or_else(|| stored.and_then(|stored| stored.ready_milliseconds))
+            .filter(|_| !grant.unfetched),
         hooks_done,
         hooks,
         rollback: decision
@@ -79,6 +87,12 @@ pub fn entry(
 fn gap(memory: &Memory) -> Option<u32> {
     let (operated, listening) = (memory.operated.as_ref()?, memory.listening?);
     u32::try_from(listening.at.duration_since(operated.at).as_millis()).ok()
+}
+
+/// The same until the new containers are ready.
+fn gap_to_ready(memory: &Memory) -> Option<u32> {
+    let (operated, ready) = (memory.operated.as_ref()?, memory.ready?);
+    u32::try_from(ready.duration_since(operated.at).as_millis()).ok()
 }
 
 /// An operation that was successful all the same may have let clients notice it.
@@ -131,6 +145,9 @@ fn numbers(memory: &Memory, now: Timestamp) -> BTreeMap<String, i64> {
     }
     if let Some(gap) = gap(memory) {
         add(TransitionResult::GAP, gap.into());
+    }
+    if let Some(gap) = gap_to_ready(memory) {
+        add(TransitionResult::READY, gap.into());
     }
     if let Some(Listening { killed: Some(killed), at }) = memory.listening {
         add("killToListenMilliseconds", milliseconds(killed, at));
@@ -263,6 +280,7 @@ mod tests {
             deadline: None,
             connections: None,
             gap_milliseconds: None,
+            ready_milliseconds: None,
             hooks_done: Vec::new(),
             hooks: Vec::new(),
             rollback: None,

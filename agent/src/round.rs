@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hitless_api::{Grant, GrantMode, GrantOp, NodeTransition, Outcome, PodRef, Transition};
+use hitless_api::{Grant, GrantOp, NodeTransition, Outcome, PodRef, Transition};
 use jiff::Timestamp;
 
 use crate::decide::{OperationView, begun, decide};
@@ -41,11 +41,11 @@ impl<'a> NodeView<'a> {
         self.transition?.transition(grant)
     }
 
-    /// Whether a grant for the pod may want it out of service: one that has not ended yet, or that took it out for good. A Hold never
-    /// does.
+    /// Whether a grant for the pod may want it out of service: one that has not ended yet, or that took it out for good. One of a pod
+    /// that stays in service never does.
     #[must_use]
     pub fn has_live_grant(&self, pod_uid: &str) -> bool {
-        self.grants().filter(|grant| grant.mode != GrantMode::Hold && grant.pod.uid == pod_uid).any(|grant| {
+        self.grants().filter(|grant| !grant.mode.stays_in_service() && grant.pod.uid == pod_uid).any(|grant| {
             let result = self.reported(grant).and_then(|reported| reported.result.as_ref());
             result.is_none_or(|result| grant.op == GrantOp::Drain && result.outcome == Outcome::Done)
         })

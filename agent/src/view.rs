@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hitless_api::pod::PodView;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Container, LifecycleHandler, Pod};
 
 use crate::decision::Direction;
 
@@ -24,6 +24,8 @@ pub struct NodePod {
     pub has_annotations: bool,
     /// `status.podIPs`.
     pub ips: Vec<IpAddr>,
+    /// The preStop hooks of its containers, by name of the container.
+    pub pre_stop: BTreeMap<String, PreStop>,
     /// `spec.terminationGracePeriodSeconds`: a process that has not ended by then after SIGTERM is killed.
     pub grace: Duration,
 }
@@ -37,9 +39,52 @@ impl From<&Pod> for NodePod {
             has_labels: has(&pod.metadata.labels),
             has_annotations: has(&pod.metadata.annotations),
             ips: ips(pod),
+            pre_stop: pre_stops(pod),
             grace: grace.and_then(|seconds| u64::try_from(seconds).ok()).map_or(DEFAULT_GRACE, Duration::from_secs),
         }
     }
+}
+
+/// How long a container's process serves on after the kubelet was told to stop it, and before it is told itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PreStop {
+    /// The hook sleeps for so long.
+    Sleeps(Duration),
+    /// It does something else, for nobody knows how long.
+    Runs,
+}
+
+impl PreStop {
+    fn of(hook: &LifecycleHandler) -> Self {
+        let sleep = hook.sleep.as_ref().and_then(|sleep| u64::try_from(sleep.seconds).ok());
+        let command = || {
+            let command = hook.exec.as_ref()?.command.as_ref()?.join(" ");
+            let shell = ["/bin/sh -c ", "sh -c ", "/bin/bash -c ", "bash -c "];
+            let command = shell.iter().find_map(|shell| command.strip_prefix(shell)).unwrap_or(&command);
+            let seconds = command.strip_prefix("/bin/").unwrap_or(command).strip_prefix("sleep ")?;
+            seconds.trim().trim_end_matches('s').parse().ok()
+        };
+        sleep.or_else(command).map_or(Self::Runs, |seconds| Self::Sleeps(Duration::from_secs(seconds)))
+    }
+
+    /// Of these containers, which the kubelet stops one after another in no known order: as long as one of them serves on, all of them may.
+    #[must_use]
+    pub fn of_all(known: &BTreeMap<String, Self>, names: &[&str]) -> Option<Self> {
+        match names {
+            [name] => known.get(*name).copied(),
+            names => (!names.is_empty() && names.iter().all(|name| known.contains_key(*name))).then_some(Self::Runs),
+        }
+    }
+}
+
+fn pre_stops(pod: &Pod) -> BTreeMap<String, PreStop> {
+    let Some(spec) = &pod.spec else { return BTreeMap::new() };
+    let containers = spec.containers.iter().chain(spec.init_containers.iter().flatten());
+    let hook = |container: &Container| {
+        let hook = PreStop::of(container.lifecycle.as_ref()?.pre_stop.as_ref()?);
+        Some((container.name.clone(), hook))
+    };
+    containers.filter_map(hook).collect()
 }
 
 /// All addresses of the pod; API servers before dual-stack have only one.
@@ -218,4 +263,44 @@ pub struct HoldNumbers {
     pub longest_milliseconds: u32,
     /// It had to end before the new processes listened.
     pub expired: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn pre_stop(hooks: &[Value]) -> Option<PreStop> {
+        let names: Vec<String> = (0..hooks.len()).map(|number| format!("c{number}")).collect();
+        let containers = names.iter().zip(hooks).map(|(name, hook)| json!({"name": name, "lifecycle": hook}));
+        let pod = json!({"metadata": {}, "spec": {"containers": containers.collect::<Vec<_>>()}});
+        let pod = NodePod::from(&serde_json::from_value::<Pod>(pod).unwrap());
+        PreStop::of_all(&pod.pre_stop, &names.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn how_long_a_process_serves_on_is_told_by_a_sleep_and_by_nothing_else() {
+        let sleeps = |seconds| Some(PreStop::Sleeps(Duration::from_secs(seconds)));
+        let exec = |command: Value| json!({"preStop": {"exec": {"command": command}}});
+        for (hook, expected) in [
+            (json!({}), None),
+            (json!({"postStart": {"sleep": {"seconds": 9}}}), None),
+            (json!({"preStop": {"sleep": {"seconds": 10}}}), sleeps(10)),
+            (exec(json!(["sleep", "15"])), sleeps(15)),
+            (exec(json!(["/bin/sh", "-c", "sleep 15"])), sleeps(15)),
+            (exec(json!(["sh", "-c", "/bin/sleep 5s"])), sleeps(5)),
+            (exec(json!(["/bin/sh", "-c", "sleep 5 && nginx -s quit"])), Some(PreStop::Runs)),
+            (exec(json!(["/bin/sh", "-c", "sleep $DELAY"])), Some(PreStop::Runs)),
+            (json!({"preStop": {"httpGet": {"port": 80}}}), Some(PreStop::Runs)),
+        ] {
+            assert_eq!(pre_stop(std::slice::from_ref(&hook)), expected, "{hook}");
+        }
+    }
+
+    #[test]
+    fn of_several_containers_nobody_knows_which_one_is_told_when() {
+        let sleeps = || json!({"preStop": {"sleep": {"seconds": 10}}});
+        assert_eq!(pre_stop(&[sleeps(), sleeps()]), Some(PreStop::Runs));
+        assert_eq!(pre_stop(&[sleeps(), json!({})]), None, "the other one may be the server, and end at once");
+    }
 }

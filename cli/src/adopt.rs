@@ -1,16 +1,20 @@
 //! `kubectl hitless adopt`: what hitless would do to a workload, what is in the way, and with `--yes` the opt-in. What is said is
 //! the controller's own decision about the workload as if it had opted in.
 
+mod beforehand;
 mod gate;
 mod text;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use hitless_api::JsonPatch;
+use hitless_api::large::TooLarge;
 use hitless_api::names::{UPDATE_IN_PLACE, annotations, labels};
+use hitless_api::pod::PodView;
 use hitless_rollout::round::WaitReason;
 use hitless_runtime::write::Writes;
-use hitless_workloads::{Object, OptIn, Stage, kind};
+use hitless_workloads::{Object, OptIn, Stage, image, kind};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::PatchParams;
@@ -176,10 +180,14 @@ fn consider(
         Some(Stage::Refused(_) | Stage::SteppingAside(_) | Stage::Halted(_)) => {
             in_the_way.extend(report.as_ref().and_then(|report| report.why.clone()));
         }
-        Some(Stage::NotOurs | Stage::Idle | Stage::Rolling | Stage::Finishing) | None => {}
+        // Too large to look after, whatever it does now.
+        Some(Stage::NotOurs | Stage::Idle | Stage::Rolling | Stage::Finishing) => {
+            in_the_way.extend(report.as_ref().and_then(|report| report.why.clone()));
+        }
+        None => {}
     }
     // One that is being deleted is none of those that are operated later.
-    let pods: Vec<_> = found.pods.iter().filter(|pod| !pod.terminating).collect();
+    let pods: Vec<&PodView> = found.pods.iter().copied().filter(|pod| !pod.terminating).collect();
     let gated = pods.iter().filter(|pod| pod.gated).count();
     let mut notes = Vec::new();
     let refused = gate.known().is_some_and(|gate| gate.value.is_some()) || by_template.is_some();
@@ -197,6 +205,10 @@ fn consider(
     notes.extend(gate::note(object, gated, pods.len(), label, rolls));
     notes.extend(single_note(object, replicas));
     notes.extend(probe_note(template));
+    notes.extend(loaded_note(pods.iter().copied()));
+    let considered = assumed.cluster.objects.iter().find(|each| each.id == object.id).map_or(object, |each| &**each);
+    notes.extend(beforehand::once_per_pod(considered, &pods));
+    notes.extend(beforehand::last_rollouts(snapshot, considered));
     notes.extend(object.pause().map(|pause| pause.advice(&object.id)));
     Ok(Adoption {
         workload: target.to_string(),
@@ -231,7 +243,8 @@ fn assume(snapshot: &Snapshot, object: &Arc<WorkloadObject>) -> Snapshot {
 
 /// What keeps every pod from being operated for ever, as the controller would say it.
 fn for_good(answer: &Answer) -> Option<String> {
-    let of_pod = [WaitReason::HostNetwork, WaitReason::StaticPod, WaitReason::Job].map(|reason| reason.reason());
+    let of_pod = [WaitReason::TooLarge(TooLarge(0)), WaitReason::HostNetwork, WaitReason::StaticPod, WaitReason::Job];
+    let of_pod = of_pod.map(|reason| reason.reason());
     let first = |pod: &crate::why::PodAnswer| {
         pod.obstacles.iter().find(|obstacle| of_pod.contains(&obstacle.reason)).map(|obstacle| obstacle.text.clone())
     };
@@ -265,6 +278,19 @@ fn probe_note(template: &Value) -> Option<String> {
             "without a readiness or startup probe: {}. A new container counts as good once its port is open, or it has run for three \
              seconds; a probe tells more",
             names.join(", ")
+        )
+    })
+}
+
+/// Containers whose image was loaded into their nodes: a restart in place needs another name of the image, and there is none.
+fn loaded_note<'a>(pods: impl Iterator<Item = &'a PodView>) -> Option<String> {
+    let loaded = pods.flat_map(|pod| &pod.containers).filter(|container| image::has_no_other_name(container));
+    let names: BTreeSet<&str> = loaded.map(|container| container.name.as_str()).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "images that were loaded into the nodes, and that no registry has by a digest: {}. Restarts make new pods there, natively, and are \
+             refused with in-place-only; new images go in place",
+            names.into_iter().collect::<Vec<_>>().join(", ")
         )
     })
 }

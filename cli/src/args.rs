@@ -1,5 +1,6 @@
 //! The command line.
 
+mod image;
 #[cfg(test)]
 mod pages;
 mod target;
@@ -12,14 +13,14 @@ use clap_complete::Shell;
 use jiff::SignedDuration;
 
 use crate::select::Labels;
-pub(crate) use target::{ImageArg, Named, Target, TargetKind, target_words, workload_targets};
+pub(crate) use target::{ImageArg, LabelArg, Named, Target, TargetKind, target_words, workload_targets};
 
 /// Watches and asks for hitless operations: pods that get a new image or a restart without losing a request.
 #[derive(Debug, Parser)]
 #[command(
     name = "kubectl-hitless",
     bin_name = "kubectl hitless",
-    disable_version_flag = true,
+    version = crate::version::own(),
     after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 blocked by a rule, 4 timed out."
 )]
 pub(crate) struct Cli {
@@ -53,7 +54,7 @@ pub(crate) struct ClusterArgs {
 pub(crate) enum Command {
     /// Shows what runs, what waits and why
     Status(StatusArgs),
-    /// Restarts the containers of pods in place, one after the other as the rules allow
+    /// Restarts the containers of pods in place, one after the other as the rules allow; with --new-pods has new pods made
     Restart(RestartArgs),
     /// Gives a workload other images, in one write, also while a rollout is under way
     Set(SetArgs),
@@ -197,6 +198,9 @@ pub(crate) struct RestartArgs {
     /// By an OperationJob, which reports how far it is and ends by itself [default: for 10 pods and more, where the cluster has them]
     #[arg(long)]
     pub(crate) job: bool,
+    /// New pods instead, made natively: also with what is done once for each pod, such as init containers, admission, volumes
+    #[arg(long, conflicts_with_all = ["containers", "job", "wait"])]
+    pub(crate) new_pods: bool,
     /// Wait until all of them have been restarted
     #[arg(long)]
     pub(crate) wait: bool,
@@ -281,8 +285,11 @@ pub(crate) struct PlanArgs {
     #[arg(value_name = "WORKLOAD")]
     pub(crate) target: Target,
     /// The new image; the container may be left out where there is only one. May be given several times
-    #[arg(long = "image", value_name = "[CONTAINER=]IMAGE", required = true)]
+    #[arg(long = "image", value_name = "[CONTAINER=]IMAGE", required_unless_present = "labels")]
     pub(crate) images: Vec<ImageArg>,
+    /// A label of the template and its new value; KEY- takes it away. May be given several times
+    #[arg(long = "label", value_name = "KEY=VALUE")]
+    pub(crate) labels: Vec<LabelArg>,
     /// Read the objects from this file, directory or - (standard input) instead of the cluster; may be given several times
     #[arg(short, long = "filename", value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,

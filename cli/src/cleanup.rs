@@ -61,7 +61,7 @@ pub(crate) async fn run(client: Client, scope: &Scope, yes: bool) -> Result<(), 
     let _ = timeout(LONGEST, restorer.until_quiet(|passed| told.tell(passed))).await;
     let left = restorer.look().await;
     match guard {
-        Some(guard) => Err(refused(&left, scope, &guard, "no workload was changed")?),
+        Some(guard) => Err(refused(&left, scope, &guard, "no held workload was changed")?),
         None => ended(&left, scope, Some(&told.failed)),
     }
 }

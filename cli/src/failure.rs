@@ -1,6 +1,6 @@
 //! Why a command did not end well: what is wrong, why, what to do, and the exit code (docs/contract.md 21).
 
-use hitless_runtime::client::ClientError;
+use crate::kubeconfig::ConnectError;
 use hitless_runtime::write::WriteError;
 
 /// Exit code for a wrong command line.
@@ -9,16 +9,18 @@ pub(crate) const USAGE: u8 = 2;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     #[error(transparent)]
-    Client(#[from] ClientError),
+    Client(#[from] ConnectError),
     #[error(
-        "hitless is not installed in this cluster (it knows no NodeTransition); install it with: kubectl apply -k manifests"
+        "hitless is not installed in this cluster (it knows no NodeTransition); install it with: kubectl apply -k manifests/crds, kubectl apply -k manifests"
     )]
     NotInstalled,
     #[error("can't reach the API server: {0}; is --kubeconfig or --context the right one?")]
     Unreachable(String),
     #[error("may not {what}: {message}; ask for a role that allows it")]
     Forbidden { what: String, message: String },
-    #[error("can't {what}: the kind is not installed in this cluster; install it: kubectl apply -k manifests")]
+    #[error(
+        "can't {what}: the kind is not installed in this cluster; install it: kubectl apply -k manifests/crds, kubectl apply -k manifests"
+    )]
     NotServed { what: String },
     #[error("can't {what}: {message}")]
     Api { what: String, message: String },

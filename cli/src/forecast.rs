@@ -27,14 +27,22 @@ impl fmt::Display for Expected {
 
 impl From<&Forecast> for Expected {
     fn from(forecast: &Forecast) -> Self {
-        let Forecast { mode, drain, gap_milliseconds, is_alone, hooks: _ } = forecast;
+        let Forecast { mode, drain, gap_milliseconds, ready_milliseconds: _, is_alone, lone_service, hooks: _ } =
+            forecast;
+        let alone = match (is_alone, lone_service) {
+            (true, _) => Some("no other pod serves, so new connections fail until it is back".to_owned()),
+            (false, Some(service)) => Some(format!(
+                "no other pod serves clients of Service {service}, so their new connections fail until it is back"
+            )),
+            (false, None) => None,
+        };
         Self {
             mode: mode.mode.clone(),
             mode_reason: mode.reason.clone(),
             clients_see: if mode.unless_serving {
                 "nothing: what is replaced serves nobody, and the pod stays in service".to_owned()
             } else {
-                clients_see(&mode.mode, drain, *gap_milliseconds, *is_alone)
+                clients_see(&mode.mode, drain, *gap_milliseconds, alone.as_deref())
             },
         }
     }
@@ -47,16 +55,17 @@ impl Expected {
     }
 }
 
-/// `is_alone`: it serves, and no other pod does.
-fn clients_see(mode: &GrantMode, drain: &DrainSpec, gap: Option<u32>, is_alone: bool) -> String {
+/// `alone`: it serves, and whom no other pod serves, in words.
+fn clients_see(mode: &GrantMode, drain: &DrainSpec, gap: Option<u32>, alone: Option<&str>) -> String {
     match mode {
-        GrantMode::Leave => leave(drain, is_alone),
+        GrantMode::Leave => leave(drain, alone),
         GrantMode::Hold => hold(drain.hold_cap_milliseconds, gap),
+        GrantMode::Stay => "nothing: nothing in the pod is replaced, and it stays in service".to_owned(),
         GrantMode::Unknown(_) => "this kubectl-hitless does not know the mode".to_owned(),
     }
 }
 
-fn leave(drain: &DrainSpec, is_alone: bool) -> String {
+fn leave(drain: &DrainSpec, alone: Option<&str>) -> String {
     let (early, late) = (drain.straggler_after_seconds.min(drain.deadline_seconds), drain.deadline_seconds);
     let stragglers = match drain.stragglers {
         StragglerPolicy::Close => format!("up to {early} s, then cut off"),
@@ -64,7 +73,7 @@ fn leave(drain: &DrainSpec, is_alone: bool) -> String {
         StragglerPolicy::Wait => format!("up to {late} s, then cut off"),
         StragglerPolicy::Abort => format!("up to {late} s; if some are open then, the pod stays as it is"),
     };
-    let alone = if is_alone { "; no other pod serves, so new connections fail until it is back" } else { "" };
+    let alone = alone.map(|words| format!("; {words}")).unwrap_or_default();
     format!("the pod leaves its Services, its connections are waited for {stragglers}{alone}")
 }
 
@@ -88,7 +97,7 @@ mod tests {
 
     #[test]
     fn who_is_held_waits_for_the_gap_and_is_refused_after_the_cap() {
-        let sees = |gap| clients_see(&GrantMode::Hold, &DrainSpec::default(), gap, true);
+        let sees = |gap| clients_see(&GrantMode::Hold, &DrainSpec::default(), gap, None);
         assert_eq!(sees(Some(300)), "new connections wait about 300 ms (learned gap), at most 2500 ms");
         assert!(sees(Some(2500)).ends_with("at most 2500 ms"));
         assert!(sees(Some(2600)).contains("wait for 2500 ms and are refused then"), "{}", sees(Some(2600)));
@@ -99,7 +108,7 @@ mod tests {
     fn what_becomes_of_connections_that_stay_is_the_policys() {
         let sees = |stragglers| {
             let drain = DrainSpec { stragglers, ..DrainSpec::default() };
-            clients_see(&GrantMode::Leave, &drain, Some(300), false)
+            clients_see(&GrantMode::Leave, &drain, Some(300), None)
         };
         let begin = "the pod leaves its Services, its connections are waited for up to";
         for (stragglers, end) in [
@@ -110,7 +119,7 @@ mod tests {
         ] {
             assert_eq!(sees(stragglers), format!("{begin} {end}"));
         }
-        let alone = clients_see(&GrantMode::Leave, &DrainSpec::default(), None, true);
-        assert!(alone.ends_with("no other pod serves, so new connections fail until it is back"), "{alone}");
+        let alone = clients_see(&GrantMode::Leave, &DrainSpec::default(), None, Some("nobody else serves"));
+        assert!(alone.ends_with("; nobody else serves"), "{alone}");
     }
 }

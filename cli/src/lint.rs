@@ -1,5 +1,6 @@
 //! `kubectl hitless lint`: rules, budgets and annotations of workloads in files that can't do what they are meant to.
 
+mod claims;
 mod drain;
 mod endpoint;
 mod finding;
@@ -12,11 +13,12 @@ mod schema;
 mod single;
 mod task;
 mod together;
+mod topology;
 mod traffic;
 mod unlimited;
 mod workload;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
@@ -37,6 +39,7 @@ pub(crate) async fn run(cluster: &ClusterArgs, arguments: &LintArgs) -> Result<(
     let namespace = cluster.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
     let (objects, unreadable) = files::read(&arguments.files, namespace);
     let mut live = None;
+    let (mut changed, mut nodes) = (Vec::new(), BTreeMap::new());
     if arguments.live {
         let live = live.get_or_insert_with(Vec::new);
         let client = connect(cluster).await?;
@@ -45,9 +48,13 @@ pub(crate) async fn run(cluster: &ClusterArgs, arguments: &LintArgs) -> Result<(
         for namespace in namespaces.into_iter().filter(|namespace| !namespace.is_empty()) {
             let snapshot = source::read(&client, &Scope::Namespace(namespace.to_owned())).await?;
             live.extend(pods::of_cluster(&snapshot, &of_files));
+            nodes.extend(snapshot.cluster.nodes.clone());
+            let there = || snapshot.cluster.objects.iter().map(|known| &**known);
+            changed.extend(objects.iter().filter_map(|object| claims::changed(object, there())));
         }
     }
-    let report = check(&objects, unreadable, live.as_deref(), Timestamp::now());
+    let report = check(&objects, unreadable, live.as_deref(), Timestamp::now()).with(changed);
+    let report = report.with(topology::check(&objects, nodes.values().map(|node| &**node)));
     show(&report, arguments.output, || report.text())?;
     match report.errors {
         0 => Ok(()),
@@ -65,6 +72,7 @@ fn check(objects: &[Object], unreadable: Vec<Unreadable>, live: Option<&[Pods]>,
         findings.extend(ours::check(object));
         let schema = schema::check(object);
         findings.extend(workload::check(object, schema.is_empty()));
+        findings.extend(claims::check(object));
         findings.extend(endpoint::check(object));
         findings.extend(task::check(object));
         match Known::read(object) {

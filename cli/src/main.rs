@@ -14,6 +14,7 @@ mod files;
 mod find;
 mod follow;
 mod forecast;
+mod kubeconfig;
 mod lint;
 #[cfg(test)]
 mod messages;
@@ -39,7 +40,6 @@ use std::io::ErrorKind;
 use std::process::ExitCode;
 
 use clap::Parser;
-use hitless_runtime::client::{self, ActAs};
 use kube::Client;
 
 use crate::args::{Cli, ClusterArgs, Command, SetCommand};
@@ -81,6 +81,7 @@ async fn run(cli: Cli) -> Result<(), Failure> {
     match &cli.command {
         Command::Completion(arguments) => return say(completion::script(arguments.shell).trim_end()),
         Command::Version(arguments) if arguments.client => return version::of_client(arguments.output),
+        Command::Version(arguments) => return version::run(connect(cluster), arguments.output).await,
         _ => {}
     }
     if let Command::Lint(arguments) = &cli.command {
@@ -116,13 +117,12 @@ async fn run(cli: Cli) -> Result<(), Failure> {
             let scope = if arguments.all_namespaces { Scope::All } else { Scope::Namespace(namespace) };
             cleanup::run(client, &scope, arguments.yes).await
         }
-        Command::Version(arguments) => version::of_both(&client, arguments.output).await,
-        Command::Lint(_) | Command::Completion(_) => Ok(()),
+        Command::Version(_) | Command::Lint(_) | Command::Completion(_) => Ok(()),
     }
 }
 
 /// To the cluster that the command line names, as whom it says.
 pub(crate) async fn connect(cluster: &ClusterArgs) -> Result<Client, Failure> {
-    let act_as = ActAs { user: cluster.as_user.clone(), groups: cluster.as_groups.clone() };
-    Ok(client::from_kubeconfig(cluster.kubeconfig.as_deref(), cluster.context.as_deref(), act_as).await?)
+    let act_as = kubeconfig::ActAs { user: cluster.as_user.clone(), groups: cluster.as_groups.clone() };
+    Ok(kubeconfig::connect(cluster.kubeconfig.as_deref(), cluster.context.as_deref(), act_as).await?)
 }

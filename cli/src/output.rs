@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
-use std::io::{Write as _, stdout};
+use std::io::{Write as _, stderr, stdout};
 
 use serde::Serialize;
 
@@ -26,9 +26,9 @@ pub(crate) fn say(text: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The same for what is no answer.
+/// The same for what is no answer. Nobody may read it any more, as in `kubectl hitless why web 2>&1 | head`: that is no reason to fail.
 pub(crate) fn remark(text: &str) {
-    eprintln!("{}", printable(text));
+    let _ = writeln!(stderr().lock(), "{}", printable(text));
 }
 
 /// With all control characters but tabs and the ends of lines written out, in the form that JSON has for them.

@@ -51,7 +51,7 @@ fn plan(snapshot: &Snapshot, arguments: &PlanArgs, assumed: &Assumed, now: Times
     if arguments.target.kind == TargetKind::Pod {
         return Err(Failure::Usage(format!("an image is a workload's; write {}", workload_targets())));
     }
-    let change = target::change(snapshot, &arguments.target, &arguments.images)?;
+    let change = target::change(snapshot, &arguments.target, &arguments.images, &arguments.labels)?;
     let mut report = Report::new(&change, assumed, now);
     report.notes.extend(snapshot.notes());
     report.notes.extend(notes::of_rules(snapshot, &change.namespace));
@@ -67,14 +67,18 @@ fn plan(snapshot: &Snapshot, arguments: &PlanArgs, assumed: &Assumed, now: Times
                     image.to, change.namespace, change.target
                 )
             }));
+            if let Some(found) = prepared.find(&arguments.target) {
+                let workload = found.workload.into_iter();
+                report.notes.extend(workload.flat_map(|object| notes::once_per_pod(object, &found.pods)));
+            }
             simulate::run(prepared, &arguments.target, assumed, &mut report);
         }
         Way::Native(why) => report.why.clone_from(why),
         Way::Nothing if snapshot.find(&arguments.target).is_some_and(|found| found.pods.is_empty()) => {
             "it has no pods".clone_into(&mut report.why);
         }
-        Way::Nothing if change.images.values().all(|image| image.from == image.to) => {
-            "all pods have these images already".clone_into(&mut report.why);
+        Way::Nothing if change.is_none() => {
+            "all pods have this already".clone_into(&mut report.why);
         }
         Way::Nothing => {
             "no pod would get them: its update strategy leaves all out (partition)".clone_into(&mut report.why);
@@ -87,8 +91,9 @@ fn show(report: &Report, output: Format) -> Result<(), Failure> {
     crate::output::show(report, output, || text::render(report))?;
     match report.ending() {
         Ending::Complete => Ok(()),
-        Ending::Stuck(rule) => {
-            Err(Failure::Blocked(format!("rule {} would stop the rollout", crate::output::one_line(rule))))
+        Ending::Stuck(held) => {
+            let what = if held.is_rule { "rule " } else { "" };
+            Err(Failure::Blocked(format!("{what}{} would stop the rollout", crate::output::one_line(&held.rule))))
         }
         Ending::LeftOut(pod) => Err(Failure::Failed(format!("pod {pod} would not be operated"))),
     }

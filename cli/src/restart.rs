@@ -1,6 +1,7 @@
 //! `kubectl hitless restart`: asks for a restart by annotating pods, or by an OperationJob, and waits for it if told to.
 
 mod job;
+mod new_pods;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -9,7 +10,7 @@ use hitless_api::names::annotations;
 use hitless_api::pod::{ContainerState, PodView};
 use hitless_rollout::round::unfit;
 use hitless_runtime::write::{WriteError, Writes};
-use hitless_workloads::{Object, OptIn};
+use hitless_workloads::{Object, Obstacle, OncePerPod, OptIn, image};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Patch, PatchParams};
@@ -22,6 +23,7 @@ use crate::failure::Failure;
 use crate::obstacle::InTheWay;
 use crate::snapshot::Snapshot;
 use crate::source::{self, Live, Scope};
+use crate::write::write;
 use crate::{say, status};
 
 /// What was asked for: by uid of the pod the containers, and their IDs before.
@@ -30,13 +32,18 @@ type Asked = BTreeMap<String, BTreeMap<String, String>>;
 pub(crate) async fn run(client: Client, namespace: String, arguments: &RestartArgs) -> Result<(), Failure> {
     let scope = Scope::Namespace(namespace.clone());
     let snapshot = source::read(&client, &scope).await?;
+    if arguments.new_pods {
+        let decide = |snapshot: &Snapshot| new_pods::decided(snapshot, &arguments.target, Timestamp::now());
+        return say(&write(&client, snapshot, &format!("ask for new pods of {}", arguments.target), decide).await?);
+    }
     let mut pods = select(&snapshot, &namespace, arguments)?;
     let token = match job::make(&client, &snapshot, &namespace, arguments, &pods).await? {
         Some(token) => token,
         None => annotate(&client, &namespace, arguments, &mut pods).await?,
     };
     let asked: Asked = pods.iter().map(|pod| (pod.id.uid.clone(), ids(pod, &arguments.containers))).collect();
-    if let Some(words) = snapshot.find(&arguments.target).and_then(|found| found.workload).and_then(to_know) {
+    let workload = snapshot.find(&arguments.target).and_then(|found| found.workload);
+    for words in workload.into_iter().flat_map(|object| [to_know(object), not_done(object, &pods)]).flatten() {
         say(&words)?;
     }
     let on = format!("-n {namespace} {}", arguments.target);
@@ -75,6 +82,16 @@ fn to_know(object: &Object) -> Option<String> {
         )),
         (None, OptIn::InPlace | OptIn::InPlaceOnly) => None,
     }
+}
+
+/// What a restart in place leaves as it is.
+fn not_done(object: &Object, pods: &[&PodView]) -> Option<String> {
+    let template = object.template()?;
+    let left = OncePerPod::of(template).into_iter().chain(OncePerPod::injected(template, pods));
+    let left: Vec<String> = left.map(|each| each.to_string()).collect();
+    let on = object.id.arguments();
+    (!left.is_empty())
+        .then(|| format!("in place: {}; for that: kubectl hitless restart --new-pods {on}", left.join(", ")))
 }
 
 /// Annotates the pods; those that are gone are taken out. Returns the token.
@@ -129,6 +146,12 @@ fn select<'a>(snapshot: &'a Snapshot, namespace: &str, arguments: &RestartArgs) 
         if let Some(why) = unfit(pod) {
             let why = InTheWay::from(&why);
             return Err(Failure::Failed(format!("pod {} can't be restarted in place: {why}", pod.id.name)));
+        }
+        let is_meant = |name: &String| arguments.containers.is_empty() || arguments.containers.contains(name);
+        let mut meant = pod.containers.iter().filter(|container| is_meant(&container.name));
+        if let Some(container) = meant.find(|container| image::has_no_other_name(container)) {
+            let why = Obstacle::DigestUnknown { container: container.name.clone() };
+            return Err(Failure::Failed(format!("pod {}: {why}", pod.id.name)));
         }
     }
     Ok(pods)

@@ -37,6 +37,13 @@ pub(crate) fn pod(name: &str, image: &str) -> Value {
     })
 }
 
+/// Brought to this image in place.
+pub(crate) fn brought(mut pod: Value, image: &str) -> Value {
+    let revision = Template::new(template(image, false)).revision().to_owned();
+    pod["metadata"]["annotations"][annotations::REVISION] = revision.into();
+    pod
+}
+
 pub(crate) fn rollout(pods: &[Value]) -> Snapshot {
     let count = pods.len();
     let before = Template::new(template("web:v1", false));
@@ -214,8 +221,20 @@ pub(crate) fn with_annotation(snapshot: Snapshot, name: &str, value: &str) -> Sn
     with_object(snapshot, 0, |deployment| deployment["metadata"]["annotations"][name] = value.into())
 }
 
+/// The same of the version that it is brought to: a pod has shown that.
+pub(crate) fn with_known_start(snapshot: Snapshot, milliseconds: u32) -> Snapshot {
+    let revision = Template::new(template("web:v2", false)).revision().to_owned();
+    with_object(snapshot, 0, |deployment| {
+        for known in [annotations::GAP, annotations::GAP_TO_READY] {
+            deployment["metadata"]["annotations"][known] = format!(r#"{{"{revision}": {milliseconds}}}"#).into();
+        }
+    })
+}
+
 pub(crate) fn with_gap(snapshot: Snapshot, milliseconds: u32) -> Snapshot {
     with_object(snapshot, 0, |deployment| {
-        deployment["metadata"]["annotations"][annotations::GAP] = format!(r#"{{"h": {milliseconds}}}"#).into();
+        for known in [annotations::GAP, annotations::GAP_TO_READY] {
+            deployment["metadata"]["annotations"][known] = format!(r#"{{"h": {milliseconds}}}"#).into();
+        }
     })
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use hitless_api::selector;
+use hitless_api::selector::{self, Selector};
 use hitless_workloads::{Object, kind};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 
@@ -13,17 +13,17 @@ use crate::snapshot::Snapshot;
 
 /// kubectl's `-l`: `a=b,c!=d,e in (f,g),h notin (i),j,!k`.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Labels(LabelSelector);
+pub(crate) struct Labels(Selector<'static>);
 
 impl Labels {
     pub(crate) fn match_object(&self, object: &Object) -> bool {
-        selector::matches(&self.0, &object.labels)
+        self.0.matches(&object.labels)
     }
 }
 
 impl fmt::Display for Labels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&selector::text(&self.0))
+        self.0.fmt(f)
     }
 }
 
@@ -34,7 +34,8 @@ impl FromStr for Labels {
         let parts = split(text)?;
         let requirements = parts.into_iter().map(requirement).collect::<Result<Vec<_>, _>>()?;
         let selector = LabelSelector { match_expressions: Some(requirements), match_labels: None };
-        selector::fault(&selector).map_or(Ok(Self(selector)), Err)
+        let understood = selector::read(&selector).map_err(|fault| fault.to_string())?;
+        Ok(Self(understood.into_owned()))
     }
 }
 

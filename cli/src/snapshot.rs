@@ -13,9 +13,10 @@ use hitless_rollout::gate_cache::GateCache;
 use hitless_rollout::guard::Guards;
 use hitless_rollout::kuperator::{self, Kuperator};
 use hitless_rollout::round::{Explanation, explain};
-use hitless_rollout::snapshot::Snapshot as Cluster;
+use hitless_rollout::snapshot::{LeftOut, Snapshot as Cluster, Unread as NamespaceUnread};
+use hitless_workloads::interest::Interest;
 use hitless_workloads::requests::operation_job::OPERATION_JOB;
-use hitless_workloads::{Component, Holder, Installed, Object, kind};
+use hitless_workloads::{Component, Holder, Installed, Object, Placement, kind, large};
 use jiff::Timestamp;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::DynamicObject;
@@ -46,6 +47,8 @@ pub(crate) struct Snapshot {
     pub(crate) kuperator: Option<Kuperator>,
     /// Which policies keep native controllers from rolling what has opted in, if the user may see them.
     pub(crate) guards: Option<Guards>,
+    /// On which nodes agents may be, if the user may see their DaemonSet.
+    pub(crate) placement: Placement,
     /// What could not be read, and why.
     pub(crate) unread: BTreeMap<Part, Unread>,
 }
@@ -77,6 +80,8 @@ impl Snapshot {
         let mut cluster = self.cluster.clone();
         cluster.unknown.modes |= self.unread.keys().any(|part| part.matters_to_modes());
         cluster.guards.clone_from(&self.guards);
+        let full = Interest::full_of(&cluster.objects).into_iter();
+        cluster.left_out.extend(full.map(|name| (name, LeftOut { unread: NamespaceUnread::TooMuch, since: now })));
         cluster.as_observer(now).leaving_alone(&self.installed(), self.kuperator.clone())
     }
 
@@ -160,7 +165,7 @@ pub(crate) struct WorkloadObject {
 impl WorkloadObject {
     /// Nothing if it does not parse, or is of no workload's kind.
     pub(crate) fn of(raw: Value) -> Option<Self> {
-        Some(Self { view: Arc::new(kind::read(raw.clone())?.ok()?), raw })
+        Some(Self { view: Arc::new(kind::read(large::outlined(raw.clone()))?.ok()?), raw })
     }
 
     /// Of an object of this resource: in a list objects do not name their kind.

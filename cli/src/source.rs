@@ -16,10 +16,12 @@ use hitless_rollout::guard::Guards;
 use hitless_rollout::kuperator::{self, Kuperator, LeaseView};
 use hitless_rollout::snapshot::{LedgerView, NodeTransitionView, Snapshot as Cluster, Unknown, agents};
 use hitless_runtime::admission;
+use hitless_workloads::Placement;
 use jiff::Timestamp;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
+use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::api::ListParams;
+use kube::api::{ApiResource, DynamicObject, ListParams};
 use kube::{Api, Client};
 
 use crate::failure::Failure;
@@ -132,7 +134,7 @@ async fn read_all(client: &Client, scope: &Scope) -> Result<Snapshot, Failure> {
     };
     cluster.drain_policies.extend(optional(Part::DefaultDrainPolicy, default_policy, &mut unread)?.unwrap_or_default());
     let controllers = optional(Part::Controller, controller, &mut unread)?;
-    let (kuperator, guards) = futures::join!(kuperator(client), guards(client));
+    let (kuperator, guards, placement) = futures::join!(kuperator(client), guards(client), placement(client));
     let cluster_budgets = optional(Part::ClusterBudgets, cluster_budgets, &mut unread)?.unwrap_or_default();
     cluster.budgets.extend(cluster_budgets.into_iter().filter(|budget| budget.is_cluster_wide()));
     let events = optional(Part::Events, events, &mut unread)?.unwrap_or_default();
@@ -144,6 +146,7 @@ async fn read_all(client: &Client, scope: &Scope) -> Result<Snapshot, Failure> {
         events,
         kuperator,
         guards,
+        placement,
         unread,
         ..Snapshot::default()
     };
@@ -191,9 +194,17 @@ async fn guards(client: &Client) -> Option<Guards> {
     Some(Guards { policies, bindings })
 }
 
+/// On which nodes agents may be. Who may not read their DaemonSet takes every node for one.
+pub(crate) async fn placement(client: &Client) -> Placement {
+    let sets: Api<DynamicObject> =
+        Api::namespaced_with(client.clone(), names::SYSTEM_NAMESPACE, &ApiResource::erase::<DaemonSet>(&()));
+    let set = sets.get_opt(names::AGENT).await.ok().flatten();
+    set.map(|set| Placement::of(&set.data["spec"]["template"])).unwrap_or_default()
+}
+
 /// Adds what follows from what was read: which nodes have an agent, and what is not known.
 fn complete(snapshot: &mut Snapshot, pods: &[Arc<PodView>], reads_all: bool) {
-    let Snapshot { cluster, namespace, unread, .. } = snapshot;
+    let Snapshot { cluster, namespace, unread, placement, .. } = snapshot;
     let all = std::mem::take(&mut cluster.pods);
     *cluster = std::mem::take(cluster).with_pods(all);
     cluster.unknown = Unknown {
@@ -210,7 +221,9 @@ fn complete(snapshot: &mut Snapshot, pods: &[Arc<PodView>], reads_all: bool) {
     } else {
         cluster.nodes.keys().map(String::as_str).collect()
     };
-    cluster.agents = agents(nodes, pods.iter().map(|pod| &**pod), &BTreeMap::new(), Timestamp::now());
+    let excludes = |node: &str| cluster.nodes.get(node).is_some_and(|known| placement.excludes(node, &known.labels));
+    let agents_pods = pods.iter().map(|pod| &**pod);
+    cluster.agents = agents(nodes, agents_pods, excludes, &BTreeMap::new(), Timestamp::now());
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::sync::LazyLock;
 
 use hitless_runtime::telemetry;
 use kube::Client;
@@ -41,20 +42,35 @@ struct Cluster {
     notes: Vec<String>,
 }
 
-fn own() -> String {
-    format!("{} ({})", telemetry::VERSION, telemetry::COMMIT)
+/// Version and commit of this program.
+pub(crate) fn own() -> &'static str {
+    static OWN: LazyLock<String> = LazyLock::new(|| format!("{} ({})", telemetry::VERSION, telemetry::COMMIT));
+    &OWN
 }
 
 /// Without a cluster.
 pub(crate) fn of_client(output: Format) -> Result<(), Failure> {
-    show(&Versions { client: own(), cluster: None }, output)
+    show(&Versions { client: own().to_owned(), cluster: None }, output)
 }
 
-pub(crate) async fn of_both(client: &Client, output: Format) -> Result<(), Failure> {
+/// What is known of this program is said whether or not a cluster answers, as kubectl does.
+pub(crate) async fn run(connect: impl Future<Output = Result<Client, Failure>>, output: Format) -> Result<(), Failure> {
+    let of_both = async { of_both(&connect.await?, output).await };
+    match of_both.await {
+        Err(failure @ Failure::Output(_)) => Err(failure),
+        Err(failure) => {
+            of_client(output)?;
+            Err(failure)
+        }
+        Ok(()) => Ok(()),
+    }
+}
+
+async fn of_both(client: &Client, output: Format) -> Result<(), Failure> {
     let (server, controller, agent, pods, reports) =
         futures::join!(server(client), controller(client), agent(client), agent_pods(client), reports(client));
     let cluster = Cluster::of(server, seen(controller)?, &seen(agent)?, seen(pods)?, seen(reports)?.served());
-    show(&Versions { client: own(), cluster: Some(cluster) }, output)
+    show(&Versions { client: own().to_owned(), cluster: Some(cluster) }, output)
 }
 
 impl Cluster {

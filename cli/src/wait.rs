@@ -117,13 +117,13 @@ pub(crate) fn done(workload: &WorkloadStatus) -> Result<bool, Failure> {
         return Err(Failure::Failed(format!("{}: {halted}", workload.name)));
     }
     let running = |pod: &PodStatus| matches!(pod.state, State::Running(_) | State::Reserved | State::Waiting);
+    // Nobody waits for one that is being deleted: Kubernetes gives it hours, if its grace period says so.
+    let pods = || workload.pods.iter().filter(|pod| !pod.leaves);
     let is_done = workload.stage == "Idle"
         && !workload.held
         && workload.updated == workload.total
-        && workload
-            .replicas
-            .is_none_or(|wished| usize::try_from(wished).is_ok_and(|wished| wished == workload.pods.len()))
-        && workload.pods.iter().all(|pod| pod.ready && !running(pod));
+        && workload.replicas.is_none_or(|wished| usize::try_from(wished).is_ok_and(|wished| wished == pods().count()))
+        && pods().all(|pod| pod.ready && !running(pod));
     match &workload.paused {
         Some(paused) if !is_done && workload.stage != "Native" && !is_moving(workload) => {
             Err(Failure::Blocked(format!("{}: {paused}", workload.name)))
@@ -182,24 +182,21 @@ fn alike<'a>(pods: impl Iterator<Item = &'a PodStatus>) -> Vec<String> {
     groups.into_iter().map(text).collect()
 }
 
-/// What a command that ran out of time says: exit code 3 if a rule is in the way for good and nothing moves, else 4. `on`: what it
-/// waited for, as it is pasted behind a command.
+/// What a command that ran out of time says: exit code 3 if nothing moves and all that waits does until what was written is changed,
+/// else 4. `on`: what it waited for, as it is pasted behind a command.
 pub(crate) fn late<'a>(what: &str, on: &str, pods: impl Iterator<Item = &'a PodStatus>) -> Failure {
     let pods: Vec<&PodStatus> = pods.collect();
     // As long as one may go on, the others only wait for their turn.
     let moves = pods.iter().any(|pod| pod.state.is_moving() || pod.state == State::Waiting && !pod.stays);
     let list = alike(pods.iter().copied()).join("; ");
     let is_stuck = !moves && pods.iter().any(|pod| pod.stays);
-    if is_stuck && pods.iter().any(|pod| pod.blocked) {
+    let mut waiting = pods.iter().filter(|pod| pod.state == State::Waiting).peekable();
+    if is_stuck && waiting.peek().is_some() && waiting.all(|pod| pod.needs_change) {
         return blocked(what, &list, on);
     }
     Failure::TimedOut(match (list.is_empty(), is_stuck) {
         (true, _) => format!("{what} was not over in time; look again: kubectl hitless status {on} -w"),
-        (false, true) => {
-            format!(
-                "{what} was not over in time, and waiting alone does not help: {list}; see: kubectl hitless why {on}"
-            )
-        }
+        (false, true) => format!("{what} was not over in time: {list}; see: kubectl hitless why {on}"),
         (false, false) => format!("{what} was not over in time: {list}"),
     })
 }

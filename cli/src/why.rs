@@ -31,6 +31,9 @@ pub(crate) fn verdict(blocked: Blocked<'_>) -> Result<(), Failure> {
             Err(Failure::Blocked(format!("a rule is in the way of pod {pod}, and waiting alone does not help")))
         }
         Blocked::ByPause(pod) => Err(Failure::Blocked(format!("the workload of pod {pod} is paused"))),
+        Blocked::ByChange(pod) => Err(Failure::Blocked(format!(
+            "what is in the way of pod {pod} stays until it is changed, and waiting alone does not help"
+        ))),
         Blocked::Halted(workload) => Err(Failure::Failed(format!("{workload} is halted"))),
         Blocked::Otherwise(pod) => Err(Failure::Failed(format!("something is in the way of pod {pod}"))),
     }

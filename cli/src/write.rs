@@ -35,8 +35,9 @@ impl<T> Decided<T> {
             (Request::Patch(change), None) => Ok(Self { on: write.on, patch: Some(change), said }),
             (
                 Request::Create(_)
+                | Request::Try(_)
                 | Request::Status(_)
-                | Request::Delete { .. }
+                | Request::Delete(_)
                 | Request::Look
                 | Request::Absent { .. },
                 _,

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
+use hitless_api::digest::Key;
 use hitless_api::names::{CONTROLLER, CONTROLLER_PORT};
 use hitless_gate::settings::{ImplicitPercent, SkippedKinds};
 use hitless_runtime::config::{ConfigError, Settings};
@@ -29,13 +30,15 @@ pub struct Config {
     /// are not evaluated.
     pub gate: hitless_gate::Settings,
     /// Where approvers are looked for. `HITLESS_APPROVERS`: comma-separated hosts, domains (`*.example.com`), Services
-    /// (`name.namespace.svc`) and addresses (`10.1.0.0/16`) of approvers; default: whatever a rule names. Never at the controller's own
+    /// (`name.namespace.svc`) and addresses (`10.1.0.0/16`) of approvers, besides Services of a rule's own namespace; default: none. Never at the controller's own
     /// addresses (`POD_IPS`) nor at the API server's (`KUBERNETES_SERVICE_HOST`).
     pub reach: Reach,
     /// What is looked after besides. `HITLESS_COMPONENTS`: comma-separated components of the manifests that are installed:
     /// `kusionstack`; none by default. `HITLESS_SWITCHED_OFF`: comma-separated kinds of these that are off all the same: `CollaSet`,
     /// `OperationJob`, `PodOpsLifecycle`; none by default.
     pub installed: Installed,
+    /// `HITLESS_CONFIG_KEY`: key of what is recorded of ConfigMaps and Secrets on workloads (docs/contract.md 35); default: none.
+    pub config_key: Option<Key>,
 }
 
 impl Config {
@@ -59,6 +62,7 @@ impl Config {
                 components: settings.parsed(Installed::COMPONENTS, ComponentNames::default())?.0,
                 off: settings.parsed(Installed::SWITCHED_OFF, SwitchNames::default())?.0,
             },
+            config_key: settings.optional("HITLESS_CONFIG_KEY").map(|text| Key::of(text.trim())),
         })
     }
 }

@@ -69,10 +69,10 @@ impl Configs {
         let access = [Access::new(self.wake.clone()), Access::new(self.wake.clone())];
         let token = CancellationToken::new();
         let [maps_access, secrets_access] = access.clone();
-        let maps = Api::namespaced(self.client.clone(), namespace);
+        let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), namespace);
         let all = Selection::all(Listing::Paged(PAGE));
         tokio::spawn(watch::run_if_allowed(maps, all, config_maps.clone(), maps_access, token.clone()));
-        let api = Api::namespaced(self.client.clone(), namespace);
+        let api: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
         let others = Selection::fields(NO_RELEASES, Listing::Paged(PAGE));
         tokio::spawn(watch::run_if_allowed(api, others, secrets.clone(), secrets_access, token.clone()));
         Namespace { config_maps, secrets, access, _token: token.drop_guard() }

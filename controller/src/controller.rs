@@ -4,6 +4,7 @@ mod approval_calls;
 pub mod epoch_repair;
 mod event_debounce;
 pub mod memory;
+mod reading;
 pub mod retries;
 
 use std::collections::BTreeMap;
@@ -11,7 +12,8 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::join_all;
+use futures::FutureExt as _;
+use hitless_api::digest::Key;
 use hitless_runtime::events::Events;
 use hitless_runtime::lease::Leadership;
 use hitless_runtime::liveness::Heartbeat;
@@ -30,31 +32,24 @@ use crate::metrics::Metrics;
 use crate::traffic::Traffic;
 use crate::watches::Caches;
 use crate::writer::{Outcome, Writer};
-use hitless_api::ObjectRef;
 use hitless_rollout::gate_cache::GateCache;
 use hitless_rollout::guard::Guards;
 use hitless_rollout::kuperator::Kuperator;
 use hitless_rollout::reload::Uses;
-use hitless_rollout::round::{Read, Round, Step, round, under_way};
-use hitless_rollout::snapshot::{Evidence, Namespaces, Snapshot};
-use hitless_workloads::interest;
+use hitless_rollout::round::{Read, Round, Step, round};
+use hitless_rollout::snapshot::{Evidence, Namespaces};
 
 use approval_calls::ApprovalCalls;
 use epoch_repair::LeaseEpoch;
 use event_debounce::EventDebounce;
 use memory::Memory;
+use reading::{Look, Missing, Reading, ask};
 use retries::Retries;
 
 /// Changes that come together are decided together.
 const DEBOUNCE: Duration = Duration::from_millis(20);
 /// The loop does a round at least this often; it must be well within [`Heartbeat::LIMIT`].
 const ROUND_AT_LEAST_EVERY: Duration = Duration::from_secs(10);
-
-/// A read at the begin of a term that was not answered is tried again after so long.
-const AGAIN: Duration = Duration::from_secs(1);
-
-/// Parts of workloads that are read before a round. Each read is bounded in time, and the loop has to be seen alive.
-const PARTS_A_ROUND: usize = 64;
 
 /// The controller of one process.
 pub struct Controller {
@@ -64,6 +59,8 @@ pub struct Controller {
     pub caches: Caches,
     /// What is watched for workloads that reload.
     pub configs: Configs,
+    /// Of what is recorded of that on workloads.
+    pub config_key: Option<Key>,
     /// Who writes.
     pub writer: Writer,
     /// For people.
@@ -89,6 +86,7 @@ pub struct Controller {
 /// What the loop keeps between its turns.
 struct State {
     memory: Memory,
+    reading: Reading,
     retries: Retries<Instant>,
     approval_calls: ApprovalCalls,
     traffic: Traffic,
@@ -97,6 +95,7 @@ struct State {
     later_epoch_since: Option<Instant>,
     /// What was last seen of KusionStack's own manager, for the log.
     kuperator: Option<Kuperator>,
+    heartbeat: Heartbeat,
 }
 
 impl Controller {
@@ -110,12 +109,14 @@ impl Controller {
         let approvers = Approvers::new(self.client.clone(), self.reach.clone());
         let mut state = State {
             memory: Memory::new(GateCache::new(self.gate.clone())),
+            reading: Reading::default(),
             retries: Retries::default(),
             approval_calls: ApprovalCalls::new(approvers, Arc::clone(&self.wake)),
             traffic: Traffic::new(self.client.clone(), self.leadership.clone(), Arc::clone(&self.wake)),
             event_debounce: EventDebounce::default(),
             later_epoch_since: None,
             kuperator: None,
+            heartbeat,
         };
         let mut next = Instant::now();
         loop {
@@ -126,7 +127,7 @@ impl Controller {
                 _ = self.leadership.changed() => {}
                 () = sleep_until(next) => {}
             }
-            heartbeat.beat(Instant::now());
+            state.heartbeat.beat(Instant::now());
             next = self.run_round(&mut state).await;
         }
         last_write.cancel();
@@ -135,20 +136,16 @@ impl Controller {
 
     /// One round; says when the next one is due even if nothing changes.
     async fn run_round(&mut self, state: &mut State) -> Instant {
-        let State { memory, retries, approval_calls, traffic, event_debounce, later_epoch_since, kuperator } = state;
+        let State { memory, reading, retries, approval_calls, traffic, heartbeat, .. } = state;
+        let State { event_debounce, later_epoch_since, kuperator, .. } = state;
         let latest = Instant::now() + ROUND_AT_LEAST_EVERY;
         if !self.caches.synced() {
             return latest;
         }
         let now = Timestamp::now();
-        let snapshot = self.caches.snapshot(now);
-        // Who waits for the Lease does this, too, to know them when it leads.
-        let wanted = Namespaces::wanted(&snapshot);
-        if !self.caches.knows_pods(&self.client, &wanted, &self.wake) {
-            return latest;
-        }
-        let mut snapshot = wanted.narrow(snapshot);
-        memory.observe(&snapshot, now);
+        // Who waits for the Lease does this, too, to know all pods when it leads.
+        let mut look = self.look(now);
+        memory.observe(&look.snapshot, now);
         let leadership = *self.leadership.borrow();
         self.metrics.leads(leadership.leads(Instant::now()));
         if !leadership.leads(Instant::now()) {
@@ -159,29 +156,28 @@ impl Controller {
             traffic.end_of_term();
             return latest;
         }
-        if snapshot.kuperator != *kuperator {
-            match &snapshot.kuperator {
+        if look.snapshot.kuperator != *kuperator {
+            match &look.snapshot.kuperator {
                 Some(there) => tracing::warn!("{there}; its kinds are left to it"),
                 None => {
                     tracing::info!("KusionStack's own manager is gone; its kinds that are on are looked after here");
                 }
             }
-            kuperator.clone_from(&snapshot.kuperator);
+            kuperator.clone_from(&look.snapshot.kuperator);
         }
+        let mut missing = Missing::of(&look, memory, leadership.epoch);
+        if self.read_missing(&missing, memory, reading, heartbeat).await {
+            look = self.look(now);
+            missing = Missing::of(&look, memory, leadership.epoch);
+        }
+        let read_at = reading.next(&missing, Instant::now());
+        let Look { mut snapshot, .. } = look;
+        reading.leave_out(&missing, &mut snapshot, now);
+        self.metrics.left_out(snapshot.left_out.len());
         snapshot.epoch = leadership.epoch;
         snapshot.holder.clone_from(&self.holder);
         snapshot.guards.clone_from(&self.guards.borrow());
-        if memory.has_to_read_workloads(leadership.epoch) {
-            if !self.read_workloads(&under_way(&snapshot)).await {
-                return Instant::now() + AGAIN;
-            }
-            memory.workloads_read(leadership.epoch);
-            return Instant::now();
-        }
-        if let Some(next) = self.read_parts(&snapshot).await {
-            return next;
-        }
-        let uses = Uses::of(&snapshot.objects);
+        let uses = Uses::of(&snapshot.objects).keyed(self.config_key.as_ref());
         let wanted = uses.by_namespace();
         self.configs.watch(&wanted);
         memory.find_reloads(&uses, &self.configs.content(&wanted), now);
@@ -198,8 +194,8 @@ impl Controller {
         *later_epoch_since = None;
         let approval_at = approval_calls.follow(&round, &snapshot, now);
         traffic.follow(&round.pools, &snapshot.providers);
-        let read_again = self.read(&round.reads, memory).await;
-        let retry_at = self.write(&round, memory, retries).await;
+        let read_again = self.read(&round.reads, memory, heartbeat).await;
+        let retry_at = self.write(&round, memory, retries, heartbeat).await;
         let (events, event_at) = event_debounce.due(&round.events, Instant::now());
         for note in events {
             self.events.say(note.clone());
@@ -209,40 +205,61 @@ impl Controller {
             Instant::now() + Duration::try_from(wait).unwrap_or_default()
         });
         let at_once = read_again.then(Instant::now);
-        [Some(latest), retry_at, event_at, wake_at, at_once].into_iter().flatten().min().unwrap_or(latest)
+        [Some(latest), retry_at, read_at, event_at, wake_at, at_once].into_iter().flatten().min().unwrap_or(latest)
     }
 
-    /// Reads these workloads afresh; says whether all of them were.
-    async fn read_workloads(&self, workloads: &[ObjectRef]) -> bool {
-        let answers = join_all(workloads.iter().map(|workload| self.caches.read(&self.client, workload))).await;
-        for (workload, answer) in workloads.iter().zip(&answers) {
-            if let Err(error) = answer {
-                tracing::warn!(workload = %workload.label(), namespace = %workload.namespace, %error, "can't read the workload");
-            }
-        }
-        answers.iter().all(Result::is_ok)
+    /// What is in the caches. Pods that matter and are not known are being read from now on.
+    fn look(&self, now: Timestamp) -> Look {
+        let snapshot = self.caches.snapshot(now);
+        let named = Namespaces::named(&snapshot);
+        let wanted = Namespaces::wanted(&snapshot, &named);
+        let pods = self.caches.unread_pods(&self.client, &wanted, &named, &self.wake);
+        Look { snapshot: wanted.narrow(snapshot), named, pods, full: self.caches.full() }
     }
 
-    /// Reads what too little is known of, if there is anything; says when to look again then.
-    async fn read_parts(&self, snapshot: &Snapshot) -> Option<Instant> {
-        let parts = interest::too_short(snapshot.objects.iter().map(|object| &**object));
-        let parts: Vec<ObjectRef> = parts.into_iter().take(PARTS_A_ROUND).cloned().collect();
-        if parts.is_empty() {
-            return None;
+    /// Reads some of what is missing; says whether anything was read.
+    async fn read_missing(
+        &self,
+        missing: &Missing,
+        memory: &mut Memory,
+        reading: &mut Reading,
+        heartbeat: &Heartbeat,
+    ) -> bool {
+        let requests = reading.due(&missing.workloads, Instant::now()).into_iter().map(|workload| {
+            let read = self.caches.read(&self.client, workload);
+            async move { (workload, read.await.map(|()| true)) }.boxed()
+        });
+        let workloads = ask(requests.collect(), heartbeat).await;
+        for (workload, _) in workloads.iter().filter(|(_, answer)| answer.is_ok()) {
+            memory.was_read(workload);
         }
-        match self.caches.read_parts(&self.client, &parts).await {
-            Ok(0) => Some(Instant::now() + AGAIN),
-            Ok(_) => Some(Instant::now()),
-            Err(error) => {
-                tracing::warn!(%error, "can't read parts of workloads that have opted in");
-                Some(Instant::now() + AGAIN)
+        let requests = reading.due(&missing.parts, Instant::now()).into_iter().map(|part| {
+            let read = self.caches.read_parts(&self.client, std::slice::from_ref(part));
+            async move { (part, read.await.map(|count| count > 0)) }.boxed()
+        });
+        let parts = ask(requests.collect(), heartbeat).await;
+        let answers = workloads.into_iter().chain(parts);
+        let mut any = false;
+        for (object, answer) in answers {
+            if let Err(error) = &answer {
+                let (label, namespace) = (object.label(), &object.namespace);
+                tracing::warn!(object = %label, %namespace, %error, "can't read it: its namespace is left out");
             }
+            // What is gone is not read either: its watch tells soon.
+            let is_read = answer.unwrap_or_default();
+            any |= is_read;
+            reading.answered(object, is_read, Instant::now());
         }
+        any
     }
 
     /// Reads pods afresh; says whether there is new evidence.
-    async fn read(&self, reads: &[Read], memory: &mut Memory) -> bool {
-        let answers = join_all(reads.iter().map(|read| async move { (read, self.evidence(read).await) })).await;
+    async fn read(&self, reads: &[Read], memory: &mut Memory, heartbeat: &Heartbeat) -> bool {
+        let requests = reads.iter().map(|read| {
+            let evidence = self.evidence(read);
+            async move { (read, evidence.await) }.boxed()
+        });
+        let answers = ask(requests.collect(), heartbeat).await;
         let mut any = false;
         for (read, evidence) in answers {
             if let Some(evidence) = evidence {
@@ -272,9 +289,16 @@ impl Controller {
     }
 
     /// Carries the round's steps out, without those that failed a moment ago; says when to try these again.
-    async fn write(&self, round: &Round, memory: &mut Memory, retries: &mut Retries<Instant>) -> Option<Instant> {
+    async fn write(
+        &mut self,
+        round: &Round,
+        memory: &mut Memory,
+        retries: &mut Retries<Instant>,
+        heartbeat: &Heartbeat,
+    ) -> Option<Instant> {
         let steps = retries.due(round.steps.clone(), Instant::now());
-        let outcomes = self.writer.apply(&steps).await;
+        let outcomes = self.writer.apply(&steps, heartbeat).await;
+        let mut at_once = outcomes.iter().any(|outcome| matches!(outcome, Outcome::Left));
         for (step, outcome) in steps.iter().zip(outcomes) {
             let key = step.write.key();
             match outcome {
@@ -282,15 +306,18 @@ impl Controller {
                     tracing::info!(write = %key, "written");
                     retries.succeeded(&key);
                     memory.certain(&step.write);
+                    at_once |= step.write.is_dry_run();
                     if let Some(note) = step.done.clone() {
                         self.events.say(note);
                     }
                 }
                 Outcome::Dropped => tracing::debug!(write = %key, "dropped: what it needs was not written"),
                 Outcome::Failed(error) => failed(step, &key, &error, memory, retries),
+                Outcome::Left => tracing::debug!(write = %key, "left for the next round"),
             }
         }
-        retries.next(Instant::now())
+        let now = Instant::now();
+        if at_once { Some(now) } else { retries.next(now) }
     }
 }
 
@@ -302,7 +329,9 @@ fn failed(step: &Step, key: &str, error: &WriteError, memory: &mut Memory, retri
     }
     match error {
         WriteError::Transient { .. } => memory.uncertain(&step.write),
-        WriteError::Denied { message } | WriteError::Invalid { message } => memory.refused(&step.write, message),
+        WriteError::Denied { message } | WriteError::Invalid { message } => {
+            memory.refused(&step.write, message, Timestamp::now());
+        }
         WriteError::Conflict { .. } | WriteError::Gone { .. } => {}
     }
     retries.failed(key, error, Instant::now());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use hitless_api::names;
+use hitless_api::{NodeTransition, names};
 use hitless_controller::config::Config;
 use hitless_controller::configs::Configs;
 use hitless_controller::controller::Controller;
@@ -23,8 +23,9 @@ use hitless_runtime::liveness::Heartbeat;
 use hitless_runtime::readiness::Readiness;
 use hitless_runtime::shutdown::Tasks;
 use hitless_runtime::write::Writes;
-use hitless_runtime::{client, telemetry, watch};
+use hitless_runtime::{client, restored, telemetry, watch};
 use kube::Api;
+use kube::api::ListParams;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -74,6 +75,8 @@ async fn run(config: Config) -> anyhow::Result<()> {
     for (name, watch) in caches.watches(&client, &readiness, &tasks.token()) {
         tasks.spawn(name, watch);
     }
+    let (all, known) = (Api::<NodeTransition>::all(client.clone()), caches.clone());
+    tasks.spawn("etcd", restored::look(all, ListParams::default(), move || known.newest(), tasks.token()));
     let leases = Api::namespaced(client.clone(), names::SYSTEM_NAMESPACE);
     // The election keeps the name for as long as the process lives.
     let lease: &'static str = config.lease.leak();
@@ -91,6 +94,7 @@ async fn run(config: Config) -> anyhow::Result<()> {
         lease_epoch: LeaseEpoch::new(client.clone(), lease.to_owned(), holder.clone(), writes.clone()),
         holder,
         configs: Configs::new(client.clone(), wake.clone(), watch_metrics),
+        config_key: config.config_key,
         client,
         caches,
         wake,

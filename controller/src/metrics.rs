@@ -29,6 +29,7 @@ pub struct Metrics {
     leading: Gauge,
     waiting: Family<Reason, Gauge>,
     workloads: Family<StageLabels, Gauge>,
+    left_out: Gauge,
 }
 
 impl Metrics {
@@ -41,6 +42,7 @@ impl Metrics {
             leading: Gauge::default(),
             waiting: Family::default(),
             workloads: Family::default(),
+            left_out: Gauge::default(),
         };
         registry.register("hitless_rounds", "Decisions about the whole cluster", metrics.rounds.clone());
         registry.register("hitless_round_seconds", "Time that a decision took", metrics.seconds.clone());
@@ -48,6 +50,8 @@ impl Metrics {
         registry.register("hitless_waiting_pods", "Pods that wish an operation and wait", metrics.waiting.clone());
         let words = "Workloads that have opted in, by where they are";
         registry.register("hitless_workloads", words, metrics.workloads.clone());
+        let words = "Namespaces about which nothing is decided, because they can't be read";
+        registry.register("hitless_namespaces_left_out", words, metrics.left_out.clone());
         metrics
     }
 
@@ -57,7 +61,12 @@ impl Metrics {
         if !leading {
             self.waiting.clear();
             self.workloads.clear();
+            self.left_out.set(0);
         }
+    }
+
+    pub(crate) fn left_out(&self, namespaces: usize) {
+        self.left_out.set(i64::try_from(namespaces).unwrap_or(i64::MAX));
     }
 
     pub(crate) fn decided(&self, round: &Round, took: Duration) {

@@ -13,6 +13,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use hitless_api::NodeTransition;
+use hitless_api::names::CONTROLLER;
 use hitless_rollout::snapshot::NodeTransitionView;
 use hitless_runtime::list;
 use hitless_runtime::write::{WriteError, Writes};
@@ -76,6 +77,10 @@ async fn leave(own: &Client, client: Client, components: Vec<Component>, writes:
     let restorer = Restorer::new(client.clone(), components, writes.clone());
     match leaving::ask(&client).await {
         Leaving::Restart => {}
+        Leaving::WithoutDeployment => tracing::warn!(
+            "Deployment {CONTROLLER} is gone, and hitless is not being uninstalled: what is held stays held until a controller comes; \
+             if none comes: kubectl hitless cleanup -A"
+        ),
         Leaving::ScaledToZero => {
             tracing::info!(
                 "scaled to 0: closing Services that were opened for a Hold, once their operations have ended"

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use hitless_api::large::outline_of_pod;
 use hitless_api::names::{self, AGENT, OTHER_PODS, PREFETCH_PODS};
 use hitless_api::pod::PodView;
 use hitless_api::{
@@ -20,11 +21,11 @@ use hitless_rollout::pools::ProviderView;
 use hitless_rollout::prefetch::{NamePool, PrefetchView};
 use hitless_runtime::readiness::Readiness;
 use hitless_runtime::shutdown::BoxError;
-use hitless_runtime::watch::{self, Cache, Definition, Listing, Selection};
+use hitless_runtime::watch::{self, Cache, Definition, Listing, Outline, Selection, Source};
 use hitless_runtime::write::{WriteError, Writes};
 use hitless_store::api_resource;
 use hitless_workloads::interest::Interest;
-use hitless_workloads::{Component, Holder, Installed, KINDS, Kind, Object, REQUESTS, Resource, kind};
+use hitless_workloads::{Component, Holder, Installed, KINDS, Kind, Object, REQUESTS, Resource, kind, large};
 use jiff::Timestamp;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
 use k8s_openapi::api::coordination::v1::Lease;
@@ -32,7 +33,6 @@ use k8s_openapi::api::core::v1::{Node, Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::api::DynamicObject;
-use kube::core::DeserializeGuard;
 use kube::{Api, Client};
 use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
@@ -42,6 +42,7 @@ use hitless_rollout::snapshot::{
     BindingView, LedgerView, Namespaces, NodeTransitionView, NodeView, RuleView, Snapshot,
 };
 use known_pods::KnownPods;
+pub(crate) use known_pods::UnreadPods;
 
 /// Objects in one page of a list.
 const PAGED: Listing = Listing::Paged(500);
@@ -66,6 +67,7 @@ pub struct Caches {
     pub(crate) services: Cache<Service, ServiceView>,
     pub(crate) drain_policies: Cache<Lenient<DrainPolicy>, PolicyView>,
     pub(crate) providers: Cache<TrafficProvider, ProviderView>,
+    interest: Arc<Mutex<Interest>>,
     known_pods: Arc<KnownPods>,
     installed: Arc<Installed>,
     kuperator: KuperatorCaches,
@@ -138,15 +140,27 @@ impl Caches {
                         // What a panic has left is as good as any: too little is found, and read again.
                         Some(interest.lock().unwrap_or_else(PoisonError::into_inner).view(object))
                     };
-                    Objects { resource, cache: Cache::new(resource.plural, view, wake.clone(), metrics.clone()) }
+                    let outline = Some(large::outline as Outline);
+                    let cache = Cache::outlining(resource.plural, view, outline, wake.clone(), metrics.clone());
+                    Objects { resource, cache }
                 })
                 .collect(),
             pods: {
                 let known = Arc::clone(&known_pods);
-                Cache::new("Pod", move |pod| known.view(&pod), wake.clone(), metrics.clone())
+                Cache::outlining(
+                    "Pod",
+                    move |pod| known.view(&pod),
+                    Some(outline_of_pod),
+                    wake.clone(),
+                    metrics.clone(),
+                )
             },
+            interest,
             known_pods,
-            prefetches: Cache::new("prefetch Pod", |pod| PrefetchView::of(&pod), wake.clone(), metrics.clone()),
+            prefetches: {
+                let view = |pod| PrefetchView::of(&pod);
+                Cache::outlining("prefetch Pod", view, Some(outline_of_pod), wake.clone(), metrics.clone())
+            },
             nodes: {
                 let names = Mutex::new(NamePool::default());
                 let view = move |node| {
@@ -247,6 +261,12 @@ impl Caches {
         Kuperator::seen(leases.values().first().map(|lease| &**lease), &webhooks, now)
     }
 
+    /// Newest resourceVersion of a NodeTransition that was read.
+    #[must_use]
+    pub fn newest(&self) -> u64 {
+        self.node_transitions.newest()
+    }
+
     /// Whether every cache has been filled once. One of an optional resource need not be, as long as its definition is not there or its
     /// objects can't be listed.
     #[must_use]
@@ -276,9 +296,7 @@ impl Caches {
         let Some(Objects { resource, cache }) = known else { return Ok(()) };
         let api: Api<DynamicObject> =
             Api::namespaced_with(client.clone(), &workload.namespace, &api_resource(resource));
-        if let Some(object) = Writes::read(api.get_opt(&workload.name)).await? {
-            cache.put(object);
-        }
+        fetch(api.into(), cache, &workload.name).await?;
         // What its pods have reached says nothing while one of them may still be brought back.
         let ledgers: Api<TransitionLedger> = Api::namespaced(client.clone(), &workload.namespace);
         if let Some(ledger) = Writes::read(ledgers.get_opt(names::LEDGER)).await? {
@@ -295,19 +313,25 @@ impl Caches {
         let read = |part: ObjectRef| async move {
             let known = self.objects.iter().find(|known| known.resource.group_kind == part.group_kind);
             let Some(Objects { resource, cache }) = known else { return Ok::<_, WriteError>(false) };
-            let api = Api::namespaced_with(client.clone(), &part.namespace, &api_resource(resource));
-            let object: Option<DynamicObject> = Writes::read(api.get_opt(&part.name)).await?;
-            Ok(object.map(|object| cache.put(object)).is_some())
+            let api: Api<DynamicObject> =
+                Api::namespaced_with(client.clone(), &part.namespace, &api_resource(resource));
+            fetch(api.into(), cache, &part.name).await
         };
         let answers: Vec<bool> =
             stream::iter(parts.to_vec()).map(read).buffer_unordered(READS_AT_A_TIME).try_collect().await?;
         Ok(answers.into_iter().filter(|is_there| *is_there).count())
     }
 
-    /// Whether all pods are known of the namespaces in which something may be decided. If not, they are being read, and `wake` is
-    /// notified when they have been.
-    pub(crate) fn knows_pods(&self, client: &Client, wanted: &Namespaces, wake: &Arc<Notify>) -> bool {
-        self.known_pods.are_known(client, &self.pods, wanted, wake)
+    /// Where pods are not known of the namespaces in which something may be decided. They are being read, and `wake` is notified when
+    /// they have been.
+    pub(crate) fn unread_pods(
+        &self,
+        client: &Client,
+        wanted: &Namespaces,
+        named: &BTreeSet<String>,
+        wake: &Arc<Notify>,
+    ) -> UnreadPods {
+        self.known_pods.unread(client, &self.pods, wanted, named, wake)
     }
 
     /// Workloads of kinds of which some resource can't be listed: without a part of their objects nothing may be decided about them.
@@ -321,13 +345,20 @@ impl Caches {
         own.chain(requests.filter(|kind| failing.contains(kind)).cloned()).collect()
     }
 
+    /// Namespaces of which more would have to be kept than may be, as of the last snapshot: nothing is to be decided there.
+    pub(crate) fn full(&self) -> BTreeSet<String> {
+        self.interest.lock().unwrap_or_else(PoisonError::into_inner).full()
+    }
+
     /// What is in them at this time. Who leads and what is remembered is added by the caller.
     #[must_use]
     pub fn snapshot(&self, now: Timestamp) -> Snapshot {
+        let all: Vec<Arc<Object>> = self.objects.iter().flat_map(|objects| objects.cache.values()).collect();
+        self.interest.lock().unwrap_or_else(PoisonError::into_inner).keep_only(&all);
         let unreadable = self.unreadable();
-        let readable = self.objects.iter().filter(|objects| !unreadable.contains(&objects.resource.group_kind));
+        let is_readable = |object: &Arc<Object>| !unreadable.contains(&object.id.group_kind);
         Snapshot {
-            objects: readable.flat_map(|objects| objects.cache.values()).collect(),
+            objects: all.into_iter().filter(is_readable).collect(),
             prefetches: self.prefetches.values(),
             nodes: by_name(&self.nodes),
             node_transitions: by_name(&self.node_transitions),
@@ -353,16 +384,9 @@ struct Start<'a> {
 }
 
 impl Start<'_> {
-    fn watch<K, T>(
-        &self,
-        name: &'static str,
-        api: Api<DeserializeGuard<K>>,
-        selection: Selection,
-        cache: &Cache<K, T>,
-    ) -> Watch
+    fn watch<K, T>(&self, name: &'static str, api: Api<K>, selection: Selection, cache: &Cache<K, T>) -> Watch
     where
-        K: kube::Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
-        K::DynamicType: Clone + Send + Sync,
+        K: kube::Resource + DeserializeOwned + Send + Sync + 'static,
         T: PartialEq + Send + Sync + 'static,
     {
         let guard = self.readiness.guard(format!("{name} listed"));
@@ -374,7 +398,7 @@ impl Start<'_> {
         &self,
         resource: &Resource,
         client: Client,
-        api: Api<DeserializeGuard<DynamicObject>>,
+        api: Api<DynamicObject>,
         cache: &Cache<DynamicObject, Object>,
     ) -> Watch {
         let name = resource.plural;
@@ -387,6 +411,16 @@ impl Start<'_> {
 
 fn by_name<K, T>(cache: &Cache<K, T>) -> BTreeMap<String, Arc<T>> {
     cache.snapshot().into_iter().map(|(key, value)| (key.name, value)).collect()
+}
+
+/// Reads an object afresh; says whether it is there.
+async fn fetch(source: Source, cache: &Cache<DynamicObject, Object>, name: &str) -> Result<bool, WriteError> {
+    let text = Writes::read(source.get(name)).await?;
+    let object = text.as_deref().and_then(|text| cache.read(text).ok());
+    if let Some(object) = object {
+        cache.put(object);
+    }
+    Ok(text.is_some())
 }
 
 /// An object of a workload's kind; one that does not parse is left out and logged.

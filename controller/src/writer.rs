@@ -1,16 +1,17 @@
 //! Carries the steps of a round out: each write once, conditional, in the round's order.
 
 use futures::StreamExt;
-use futures::stream;
+use futures::stream::FuturesUnordered;
 use hitless_api::ledger::CLUSTER;
 use hitless_api::names;
 use hitless_api::{JsonPatch, PodRef};
 use hitless_api::{Lenient, NodeTransition, PodTransitionRule, TrafficProvider, TransitionLedger};
 use hitless_runtime::lease::Leadership;
+use hitless_runtime::liveness::Heartbeat;
 use hitless_runtime::write::{WriteError, Writes};
 use hitless_store::{api_resource, creating, delete_pod, patching, send};
 use hitless_workloads::Request;
-use k8s_openapi::api::core::v1::{Pod, Service};
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::Patch;
@@ -23,25 +24,16 @@ use crate::watches::{Caches, Objects};
 use hitless_rollout::prefetch;
 use hitless_rollout::round::{
     CompanionWrite, FENCE, InServiceFallback, LedgerWrite, NodeTransitionWrite, PrefetchWrite, ProviderStatusWrite,
-    RoleBindingWrite, RuleStatusWrite, ServiceWrite, Step, Write,
+    RoleBindingWrite, RuleStatusWrite, Step, Write,
 };
 use hitless_rollout::snapshot::{AGENT_ROLE, BindingView, Version};
 
+mod queue;
 mod rights;
+mod services;
 
-/// Writes that are under way at the same time.
-const CONCURRENT: usize = 16;
-
-/// What became of one step.
-#[derive(Debug)]
-pub enum Outcome {
-    /// It was written.
-    Done,
-    /// A step that it needs was not.
-    Dropped,
-    /// It was not written, or perhaps not.
-    Failed(WriteError),
-}
+pub use queue::Outcome;
+use queue::Queue;
 
 /// Writes to the API server, as long as this process leads.
 pub struct Writer {
@@ -49,40 +41,34 @@ pub struct Writer {
     writes: Writes,
     caches: Caches,
     leadership: Receiver<Leadership>,
+    /// The namespace after which the next round goes on, where the time of the last one was over before all was written.
+    last: Option<String>,
 }
 
 impl Writer {
     /// Written objects go into `caches` as the API server returns them.
     #[must_use]
     pub fn new(client: Client, writes: Writes, caches: Caches, leadership: Receiver<Leadership>) -> Self {
-        Self { client, writes, caches, leadership }
+        Self { client, writes, caches, leadership, last: None }
     }
 
-    /// Carries the steps out: those that need nothing (any more) at the same time, the others after them. One outcome for each.
-    pub async fn apply(&self, steps: &[Step]) -> Vec<Outcome> {
-        let mut outcomes: Vec<Option<Outcome>> = steps.iter().map(|_| None).collect();
+    /// Carries the steps out, each once those that it needs are written, for a few seconds: see [`Queue`]. One outcome for each.
+    pub async fn apply(&mut self, steps: &[Step], heartbeat: &Heartbeat) -> Vec<Outcome> {
+        let writer = &*self;
+        let mut queue = Queue::new(steps, writer.last.as_deref(), Instant::now());
+        let mut running = FuturesUnordered::new();
         loop {
-            for (index, step) in steps.iter().enumerate() {
-                let missed = |needed: &usize| !matches!(outcomes.get(*needed), Some(None | Some(Outcome::Done)));
-                if outcomes[index].is_none() && step.needs.iter().any(missed) {
-                    outcomes[index] = Some(Outcome::Dropped);
-                }
+            while let Some(index) = queue.next(Instant::now()) {
+                running.push(async move { (index, writer.write(&steps[index].write).await) });
             }
-            let done = |needed: &usize| matches!(outcomes.get(*needed), Some(Some(Outcome::Done)));
-            let next: Vec<usize> = (0..steps.len())
-                .filter(|index| outcomes[*index].is_none() && steps[*index].needs.iter().all(done))
-                .collect();
-            if next.is_empty() {
-                // Steps need earlier ones only, so nothing is left here.
-                return outcomes.into_iter().map(|outcome| outcome.unwrap_or(Outcome::Dropped)).collect();
-            }
-            let mut running = stream::iter(next)
-                .map(|index| async move { (index, self.write(&steps[index].write).await) })
-                .buffer_unordered(CONCURRENT);
-            while let Some((index, result)) = running.next().await {
-                outcomes[index] = Some(result.map_or_else(Outcome::Failed, |()| Outcome::Done));
-            }
+            let Some((index, result)) = running.next().await else { break };
+            heartbeat.beat(Instant::now());
+            queue.ended(index, result);
         }
+        drop(running);
+        let (outcomes, last) = queue.finish();
+        self.last = last;
+        outcomes
     }
 
     async fn write(&self, write: &Write) -> Result<(), WriteError> {
@@ -210,10 +196,14 @@ impl Writer {
                 self.caches.pods.put(self.writes.send("pods", api.create(&creating(), &pod)).await?);
                 Ok(())
             }
-            Request::Delete { resource_version } => {
+            Request::Delete(deletion) => {
                 let hitless_api::ObjectRef { namespace, name, uid, .. } = write.on.clone();
                 let pod = PodRef { namespace, name, uid };
-                self.delete_pod(&pod, Some(resource_version.clone()), None).await
+                self.delete_pod(&pod, Some(deletion.resource_version().to_owned()), None).await
+            }
+            Request::Try(object) => {
+                let pod = serde_json::from_value(object.clone()).map_err(|error| invalid(&error))?;
+                hitless_store::try_create(&self.writes, &api, "pods", &pod).await
             }
             Request::Look => {
                 self.caches.pods.put(hitless_store::look(&api, write).await?);
@@ -252,32 +242,12 @@ impl Writer {
         }
     }
 
-    async fn service(&self, write: &ServiceWrite) -> Result<(), WriteError> {
-        if let Some(ended) = &write.ended {
-            let ledgers: Api<TransitionLedger> = Api::namespaced(self.client.clone(), &write.namespace);
-            let ledger = Writes::read(ledgers.get_opt(names::LEDGER)).await?;
-            if !ended.is_over(ledger.as_ref().map(|ledger| &ledger.spec)) {
-                return Err(WriteError::Conflict { message: "its operation has begun again".to_owned() });
-            }
-        }
-        let api: Api<Service> = Api::namespaced(self.client.clone(), &write.namespace);
-        let (params, patch) = (patching(), write.patch());
-        let stored = self.writes.send("services", api.patch(&write.name, &params, &patch)).await;
-        if matches!(stored, Err(WriteError::Conflict { .. })) {
-            // Whether a Service is open is not decided on a version that is known to be old.
-            if let Some(current) = Writes::read(api.get_opt(&write.name)).await? {
-                self.caches.services.put(current);
-            }
-        }
-        self.caches.services.put(stored?);
-        Ok(())
-    }
-
     async fn prefetch(&self, write: &PrefetchWrite) -> Result<(), WriteError> {
         match write {
-            PrefetchWrite::Create { pull, attempt, owner } => {
+            PrefetchWrite::Create { pull, attempt, resources, owner } => {
                 let api: Api<Pod> = Api::namespaced(self.client.clone(), &pull.namespace);
-                let pod = serde_json::from_value(prefetch::manifest(pull, *attempt, owner)).map_err(|e| invalid(&e))?;
+                let pod = prefetch::manifest(pull, *attempt, *resources, owner);
+                let pod = serde_json::from_value(pod).map_err(|e| invalid(&e))?;
                 let stored = self.writes.send("pods", api.create(&creating(), &pod)).await?;
                 self.caches.prefetches.put(stored);
                 Ok(())
@@ -358,3 +328,6 @@ fn value(of: &impl serde::Serialize) -> Result<Value, WriteError> {
 fn invalid(error: &serde_json::Error) -> WriteError {
     WriteError::Invalid { message: error.to_string() }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,6 @@
 //! `cargo xtask bench`: figures, always beside a baseline of the same run. Machines are noisy: compare ratios, not seconds.
 
+mod applications;
 mod drain;
 mod footprint;
 mod gate;
@@ -8,6 +9,7 @@ mod images;
 mod process;
 mod restarts;
 mod rollout;
+mod round;
 mod servers;
 mod spread;
 
@@ -55,10 +57,15 @@ enum What {
     Images(images::Images),
     /// Memory and CPU of agent and controller when nothing happens, and sizes of the binaries.
     Footprint(footprint::Footprint),
+    /// Other people's applications, each beside its native rollout in the same run: failed requests, longest time without service,
+    /// seconds, rollouts that got stuck and successes that were none.
+    Applications(applications::Applications),
     /// nginx, HAProxy and others: failed requests by server and way of upgrading it.
     Servers(servers::Servers),
     /// Memory and time of the gate with 150,000 pods, and memory for what is known of them; needs no cluster.
     Gate,
+    /// Time of a decision beside a namespace with thousands of policies; needs no cluster.
+    Round,
 }
 
 pub(crate) fn run(bench: &Bench) -> anyhow::Result<ExitCode> {
@@ -69,11 +76,16 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<ExitCode> {
         What::Restarts(options) => on_cluster(bench, |stack| restarts::run(options, stack, bench.json)),
         What::Images(options) => on_cluster(bench, |stack| images::run(options, stack, bench.json)),
         What::Footprint(options) => on_cluster(bench, |stack| footprint::run(options, stack, bench.json)),
+        What::Applications(options) => {
+            applications::prepare(options)?;
+            on_cluster(bench, |stack| applications::run(options, stack, bench.json))
+        }
         What::Servers(options) => {
             servers::prepare(options)?;
             on_cluster(bench, |stack| servers::run(options, stack, bench.json))
         }
         What::Gate => gate::run(bench.json),
+        What::Round => round::run(bench.json),
     }?;
     Ok(ExitCode::SUCCESS)
 }

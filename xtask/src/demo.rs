@@ -181,7 +181,7 @@ fn other_show(options: &Demo) -> Option<Play> {
 }
 
 fn install_and_show(options: &Demo, say: &Say, cluster: Arc<Cluster>, programs: Programs) -> anyhow::Result<Outcome> {
-    say.line("installing hitless: kubectl apply -k manifests");
+    say.line("installing hitless: kubectl apply -k manifests/crds, kubectl apply -k manifests");
     let stack = Stack::install_on(cluster, programs)?;
     show(options, say, &stack)
 }

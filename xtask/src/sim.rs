@@ -1,6 +1,6 @@
 //! `cargo xtask sim`: the deterministic simulation of tests/sim, built with optimisation.
 
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use anyhow::Context as _;
 use clap::Args;
@@ -24,10 +24,17 @@ pub(crate) struct Sim {
     /// With `--fleet`: one CollaSet of 1,000 pods instead, made, brought to another image, and made anew.
     #[arg(long, requires = "fleet")]
     colla_set: bool,
+    /// Looks for all deliberate bugs instead, of which `cargo xtask test` takes a third by commit.
+    #[arg(long, conflicts_with_all = ["seed", "rollouts", "from", "fleet"])]
+    mutants: bool,
 }
 
 pub(crate) fn run(options: &Sim) -> anyhow::Result<ExitCode> {
     let mut simulation = cargo();
+    if options.mutants {
+        simulation.args(["test", "--locked", "--profile", "sim", "-p", "hitless-sim", "--test", "mutants"]);
+        return outcome(simulation);
+    }
     simulation.args(["run", "--quiet", "--locked", "--profile", "sim", "-p", "hitless-sim", "--"]);
     match options.seed {
         Some(seed) => simulation.args(["--seed", &seed.to_string()]),
@@ -38,6 +45,10 @@ pub(crate) fn run(options: &Sim) -> anyhow::Result<ExitCode> {
             simulation.args(["--rollouts", &options.rollouts.to_string()]).args(from.into_iter().flatten())
         }
     };
-    let status = simulation.status().context("cargo run -p hitless-sim")?;
+    outcome(simulation)
+}
+
+fn outcome(mut simulation: Command) -> anyhow::Result<ExitCode> {
+    let status = simulation.status().context("cargo, for hitless-sim")?;
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

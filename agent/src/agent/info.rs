@@ -14,13 +14,14 @@ use crate::view::NodePod;
 
 /// As it is when it starts.
 pub(super) fn of_this_agent(files: &Node) -> AgentInfo {
-    let (serving, not_held) = (Vec::new(), Vec::new());
+    let (serving, not_held, in_flight) = (Vec::new(), Vec::new(), Vec::new());
     AgentInfo {
         version: telemetry::VERSION.to_owned(),
         boot_id: boot_id(),
         features: features(files),
         serving,
         not_held,
+        in_flight,
     }
 }
 
@@ -35,6 +36,7 @@ fn features(files: &Node) -> Vec<String> {
         ("gap", true),
         (GrantOp::DRAIN_FEATURE, true),
         (GrantOp::FOREIGN_FEATURE, true),
+        (GrantOp::RELABEL_FEATURE, true),
         (DrainSpec::IDLE_AFTER_FEATURE, true),
         ("destroy", destroys),
         ("hold", holds),
@@ -78,10 +80,14 @@ pub(super) fn with_refusals(
     let serving = kept(known.chain(serve).collect(), |entry| entry.split_once('/').map_or("", |(uid, _)| uid));
     // Another agent, or a node that was started anew, may be able to.
     let stored = stored.filter(|agent| agent.is_of_same(info));
-    let fail = refused(TransitionResult::HOLD_FAILED).map(|grant| grant.pod.uid.clone());
-    let known = info.not_held.iter().chain(stored.iter().flat_map(|agent| &agent.not_held)).cloned();
-    let not_held = kept(known.chain(fail).collect(), |entry| entry);
-    AgentInfo { serving, not_held, ..info.clone() }
+    let uids = |wanted, own: &[String], stored: &[String]| {
+        let known = own.iter().chain(stored).cloned();
+        kept(known.chain(refused(wanted).map(|grant| grant.pod.uid.clone())).collect(), |entry| entry)
+    };
+    let before = |list: fn(&AgentInfo) -> &Vec<String>| stored.map_or(&[][..], |agent| list(agent));
+    let not_held = uids(TransitionResult::HOLD_FAILED, &info.not_held, before(|agent| &agent.not_held));
+    let in_flight = uids(TransitionResult::STILL_IN_FLIGHT, &info.in_flight, before(|agent| &agent.in_flight));
+    AgentInfo { serving, not_held, in_flight, ..info.clone() }
 }
 
 #[cfg(test)]
@@ -130,6 +136,8 @@ mod tests {
         let two = after(&own, &one, "b", "ContainerServes");
         assert_eq!((two.not_held, two.serving), (vec!["a".to_owned()], vec!["b/web".to_owned()]));
         assert_eq!(after(&own, &own, "gone", "HoldFailed"), own);
+        let three = after(&own, &after(&own, &own, "a", "StillInFlight"), "b", "Expired");
+        assert_eq!((three.in_flight, three.not_held.len()), (vec!["a".to_owned()], 0));
         assert_eq!(after(&own, &own, "a", "Expired"), own);
     }
 

@@ -1,14 +1,16 @@
 //! What the threads that deal with the kernel are told to do.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use hitless_api::pod::PodView;
-use hitless_api::{Grant, GrantMode};
+use hitless_api::{DrainSpec, Grant, GrantMode, StragglerPolicy};
 
 use crate::decision::{Decision, Direction, Hold, Watch};
 use crate::deed::Deed;
 use crate::drain::{hold, must_listen, observed, sctp_port};
 use crate::round::NodeView;
+use crate::view::PreStop;
 
 /// Which pods are to be observed.
 pub(super) fn observe(steps: &[(&Grant, Decision)], view: &NodeView<'_>) -> BTreeMap<String, observed::Target> {
@@ -44,10 +46,34 @@ pub(super) fn hold(
         let (containers, drain) = (ids(grant, &pod.view), grant.drain.clone());
         let (unless_serving, has_left) = (grant.unless_serving, grant.mode == GrantMode::Leave);
         let (must_listen, sctp, grace) = (must_listen(&pod.view), sctp_port(&pod.view, &drain), pod.grace);
-        let target = hold::Target { hold, containers, unless_serving, has_left, must_listen, sctp, drain, grace };
+        let names: Vec<&str> = grant.containers.keys().map(String::as_str).collect();
+        let target = hold::Target {
+            hold,
+            containers,
+            unless_serving,
+            has_left,
+            must_listen,
+            sctp,
+            patience: patience(grant),
+            pre_stop: PreStop::of_all(&pod.pre_stop, &names),
+            drain,
+            grace,
+        };
         Some((grant.pod.uid.clone(), target))
     };
     steps.iter().filter_map(target).collect()
+}
+
+/// How long requests in flight are waited for before a Hold, with nobody held: as long as those who stay may in a drain. Where there is
+/// another way than a Hold, that is taken.
+fn patience(grant: &Grant) -> Duration {
+    let DrainSpec { straggler_after_seconds, stragglers, deadline_seconds, .. } = grant.drain;
+    let seconds = match stragglers {
+        _ if grant.unless_in_flight || grant.mode == GrantMode::Leave => 0,
+        StragglerPolicy::Close | StragglerPolicy::Destroy => straggler_after_seconds.min(deadline_seconds),
+        StragglerPolicy::Wait | StragglerPolicy::Abort => deadline_seconds,
+    };
+    Duration::from_secs(seconds.into())
 }
 
 /// containerID of each container that is replaced, where it has one.

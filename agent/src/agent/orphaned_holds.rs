@@ -128,7 +128,9 @@ mod tests {
         let drain = DrainSpec { hold_cap_milliseconds: 2500, ..DrainSpec::default() };
         let (containers, grace) = (vec!["c://1".to_owned()], Duration::from_secs(30));
         let (unless_serving, has_left, must_listen, sctp) = (false, false, false, None);
-        let target = Target { hold, containers, unless_serving, has_left, must_listen, sctp, drain, grace };
+        let (patience, pre_stop) = (Duration::ZERO, None);
+        let target =
+            Target { hold, containers, unless_serving, has_left, must_listen, sctp, drain, patience, pre_stop, grace };
         BTreeMap::from([("uid".to_owned(), target)])
     }
 

@@ -1,17 +1,20 @@
 //! The writes to pods: carried out, and what their answers mean for the next decision.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use futures::stream::{self, StreamExt as _};
 use hitless_api::{Grant, PodRef, names};
+use hitless_runtime::watch::Source;
 use hitless_runtime::write::{WriteError, Writes};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::Value;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio::task::spawn_blocking;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::caches::Caches;
 use crate::config_files;
@@ -22,6 +25,11 @@ use crate::patch;
 use crate::pauses::PodPauses;
 use crate::view::{Missing, NodePod};
 
+/// Looks at volumes at a time.
+const LOOKS: usize = 4;
+/// Pods that are read at a time.
+const READS_AT_A_TIME: usize = 16;
+
 /// The writer of pods.
 pub(super) struct Pods {
     client: Client,
@@ -29,13 +37,42 @@ pub(super) struct Pods {
     writes: Writes,
     wake: Arc<Notify>,
     proc_root: PathBuf,
+    /// Places for looks at volumes.
+    looks: Arc<Semaphore>,
     /// Pods whose last write failed, by uid.
     pauses: Mutex<PodPauses<Instant>>,
 }
 
 impl Pods {
     pub(super) fn new(client: Client, caches: Caches, writes: Writes, wake: Arc<Notify>, proc_root: PathBuf) -> Self {
-        Self { client, caches, writes, wake, proc_root, pauses: Mutex::default() }
+        let looks = Arc::new(Semaphore::new(LOOKS));
+        Self { client, caches, writes, wake, proc_root, looks, pauses: Mutex::default() }
+    }
+
+    /// Reads the pods of these grants from the API server's store, because the list that the cache begins with may be older. Says whether
+    /// all that is cached of them is as new.
+    pub(super) async fn confirm(&self, grants: &[Grant]) -> bool {
+        let pods: BTreeSet<&PodRef> = grants.iter().map(|grant| &grant.pod).collect();
+        let confirm = |id: &PodRef| {
+            let id = id.clone();
+            async move {
+                let Some(known) = self.caches.pods.get(&id.namespace, &id.name) else { return true };
+                match self.read(&id).await {
+                    Ok(Some(pod)) if pod.metadata.uid.as_deref() == Some(known.view.id.uid.as_str()) => {
+                        self.caches.pods.put(pod);
+                        true
+                    }
+                    // The watch is about to tell that it is gone.
+                    Ok(_) => false,
+                    Err(error) => {
+                        tracing::warn!(pod = id.name, %error, "can't read a pod that has a grant, trying again");
+                        false
+                    }
+                }
+            }
+        };
+        let answers = stream::iter(pods).map(confirm).buffer_unordered(READS_AT_A_TIME);
+        answers.all(|is_confirmed| async move { is_confirmed }).await
     }
 
     /// When the first of the paused writes is to be tried again.
@@ -105,7 +142,7 @@ impl Pods {
     async fn look(&self, grant: &Grant, memory: &mut Memory, node: &str, is_known: bool) {
         let id = &grant.pod;
         let asked = Instant::now();
-        let answer = Writes::read(self.api(id).get_opt(&id.name)).await;
+        let answer = self.read(id).await;
         if answer.is_ok() {
             memory.answered(u32::try_from(asked.elapsed().as_millis()).unwrap_or(u32::MAX), super::now());
         }
@@ -133,21 +170,35 @@ impl Pods {
         self.wake.notify_one();
     }
 
-    /// Files are read on another thread.
+    /// Files are read on another thread, and the loop waits for it no longer than it may be away. What hangs there (a file system that
+    /// does not answer) keeps its place, so that only few threads can hang.
     async fn look_at_volumes(&self, grant: &Grant, memory: &mut Memory) {
         let Some(expected) = grant.config.clone() else { return };
         let (proc_root, uid) = (self.proc_root.clone(), grant.pod.uid.clone());
-        let looked = spawn_blocking(move || config_files::are_as_expected(&proc_root, &uid, &expected)).await;
-        memory.looked_at_volumes(looked.unwrap_or_else(|error| Err(error.to_string())), super::now());
+        let looked = match self.looks.clone().try_acquire_owned() {
+            Err(_) => Err("other volumes of this node are being read, which takes long".to_owned()),
+            Ok(place) => {
+                let look = spawn_blocking(move || {
+                    let looked = config_files::are_as_expected(&proc_root, &uid, &expected);
+                    drop(place);
+                    looked
+                });
+                match timeout(config_files::LONGEST, look).await {
+                    Ok(looked) => looked.unwrap_or_else(|error| Err(error.to_string())),
+                    Err(_) => Err(format!("reading them takes longer than {:?}", config_files::LONGEST)),
+                }
+            }
+        };
+        memory.looked_at_volumes(looked, super::now());
         // Decide anew with the answer.
         self.wake.notify_one();
     }
 
     async fn want_volumes(&self, pod: &NodePod) -> Result<(), WriteError> {
         let patch = patch::want_volumes(pod, super::now()).build();
-        let (api, params) = (self.api(&pod.view.id), params());
-        let pod = self.writes.send("pods", api.patch(&pod.view.id.name, &params, &patch)).await?;
-        self.caches.pods.put(pod);
+        let (source, params) = (self.source(&pod.view.id), params());
+        let text = self.writes.send("pods", source.patch(&pod.view.id.name, None, &params, &patch)).await?;
+        self.put(&text);
         self.wake.notify_one();
         Ok(())
     }
@@ -167,19 +218,19 @@ impl Pods {
     }
 
     async fn send_in_service(&self, pod: &NodePod, body: Value) -> Result<(), WriteError> {
-        let (api, patch, params) = (self.api(&pod.view.id), Patch::Strategic(&body), params());
-        let write = api.patch_status(&pod.view.id.name, &params, &patch);
-        let pod = self.writes.send("pods/status", write).await?;
-        self.caches.pods.put(pod);
+        let (source, patch, params) = (self.source(&pod.view.id), Patch::Strategic(&body), params());
+        let write = source.patch(&pod.view.id.name, Some("status"), &params, &patch);
+        let text = self.writes.send("pods/status", write).await?;
+        self.put(&text);
         Ok(())
     }
 
     async fn patch(&self, grant: &Grant, pod: &NodePod, direction: Direction) -> Result<(), WriteError> {
         let patch = Deed::of(grant).patch(pod, direction).build();
-        let (api, params) = (self.api(&pod.view.id), params());
-        let write = api.patch(&pod.view.id.name, &params, &patch);
-        let pod = self.writes.send("pods", write).await?;
-        self.caches.pods.put(pod);
+        let (source, params) = (self.source(&pod.view.id), params());
+        let write = source.patch(&pod.view.id.name, None, &params, &patch);
+        let text = self.writes.send("pods", write).await?;
+        self.put(&text);
         Ok(())
     }
 
@@ -198,7 +249,7 @@ impl Pods {
 
     /// Reads a pod anew that was not what we thought.
     async fn refresh(&self, pod: &PodRef) {
-        match Writes::read(self.api(pod).get_opt(&pod.name)).await {
+        match self.read(pod).await {
             Ok(Some(pod)) => self.caches.pods.put(pod),
             // The watch will tell.
             Ok(None) => {}
@@ -221,11 +272,30 @@ impl Pods {
         self.pauses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn api(&self, pod: &PodRef) -> Api<Pod> {
-        Api::namespaced(self.client.clone(), &pod.namespace)
+    /// The pod as it is in the API server's store, if it is there; as an outline if it is too large.
+    async fn read(&self, pod: &PodRef) -> Result<Option<Pod>, WriteError> {
+        let text = Writes::read(self.source(pod).get(&pod.name)).await?;
+        let invalid = |error: serde_json::Error| WriteError::Invalid { message: error.to_string() };
+        text.map(|text| self.caches.pods.read(&text).map_err(invalid)).transpose()
+    }
+
+    /// What the API server has returned for a write.
+    fn put(&self, text: &str) {
+        match self.caches.pods.read(text) {
+            Ok(pod) => self.caches.pods.put(pod),
+            // It has been written. The watch tells, too.
+            Err(error) => tracing::warn!(%error, "a pod does not parse"),
+        }
+    }
+
+    fn source(&self, pod: &PodRef) -> Source {
+        Api::<Pod>::namespaced(self.client.clone(), &pod.namespace).into()
     }
 }
 
 fn params() -> PatchParams {
     PatchParams { field_manager: Some(names::AGENT.into()), ..PatchParams::default() }
 }
+
+#[cfg(test)]
+mod tests;

@@ -29,6 +29,10 @@ const BACK_PATIENCE_SECONDS: u32 = 3;
 pub(super) const CONTAINER_SERVES: &str =
     "a container that is to be replaced serves somebody, or may (see the agent's log); the controller grants anew";
 
+/// Why a pod is not held that need not be.
+pub(super) const STILL_IN_FLIGHT: &str =
+    "requests in flight take longer than new clients can be held; the controller grants anew, another way";
+
 /// The pod has the images before the operation, and nothing was undone.
 pub(super) fn decide(operation: &Operation<'_>) -> Decision {
     if let Some(cancel) = &operation.grant.cancel {
@@ -173,6 +177,9 @@ fn held(operation: &Operation<'_>, decision: Decision) -> Decision {
 
 /// Everything that was in flight has been answered, or has had its time.
 fn settled(operation: &Operation<'_>, left: u32) -> Decision {
+    if left > 0 && operation.grant.unless_in_flight {
+        return operation.raise(reason::STILL_IN_FLIGHT).saying(STILL_IN_FLIGHT);
+    }
     if left > 0 && operation.grant.drain.stragglers == StragglerPolicy::Abort {
         let message = format!("{left} connections had a request in flight for longer than clients can be held");
         return operation.give_up("DeadlineAborted", message);

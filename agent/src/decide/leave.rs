@@ -99,6 +99,7 @@ fn draining(operation: &Operation<'_>, lowered: Timestamp) -> Decision {
             StragglerPolicy::Abort => {
                 operation.give_up("DeadlineAborted", format!("not drained in time: waited for {}", texts(&waits)))
             }
+            _ if operation.is_protected() => waits.into_iter().fold(at_draining(operation), Decision::waiting_for),
             StragglerPolicy::Wait | StragglerPolicy::Close | StragglerPolicy::Destroy => gone(operation, deadline),
         };
     }
@@ -142,7 +143,7 @@ fn at_draining(operation: &Operation<'_>) -> Decision {
     let decision = Decision::at(Phase::Draining);
     match operation.deed() {
         Deed::Images(_) => decision.holding(Hold::Prepare(Direction::Forward)),
-        Deed::Foreign(_) | Deed::Drain(_) => decision,
+        Deed::Labels(_) | Deed::Foreign(_) | Deed::Drain(_) => decision,
     }
 }
 

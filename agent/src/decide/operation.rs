@@ -1,7 +1,7 @@
 //! What the steps of an operation ask about it.
 
 use hitless_api::pod::{ConditionView, ContainerView, PodView};
-use hitless_api::{Grant, GrantMode, Outcome, Phase, Transition, WaitPoint};
+use hitless_api::{Grant, GrantMode, Outcome, Phase, Transition, Wait, WaitPoint};
 use jiff::Timestamp;
 
 use super::{OperationView, mark};
@@ -108,6 +108,11 @@ impl<'a> Operation<'a> {
     pub(super) fn outside(&self, before: WaitPoint) -> Vec<WaitingFor> {
         let waits = self.grant.pending_waits(before);
         waits.map(|wait| WaitingFor::Outside { name: wait.name.clone(), words: wait.message.clone() }).collect()
+    }
+
+    /// Whether others protect the pod by a finalizer: it is theirs to say when it may be operated, and no deadline's.
+    pub(super) fn is_protected(&self) -> bool {
+        self.grant.pending_waits(WaitPoint::Operate).any(Wait::is_for_finalizers)
     }
 
     /// Why the way back was begun, if it was.

@@ -17,10 +17,20 @@ pub(super) const REFUSED: &str = "TaskRefused";
 pub(super) const EXPIRED: &str = "ExpiredInService";
 /// Reason of an InService condition that was written again because new connections can't be held.
 pub(super) const HOLD_FAILED: &str = "HoldFailedInService";
+/// Reason of an InService condition that was written again because requests are in flight that outlast a Hold.
+pub(super) const STILL_IN_FLIGHT: &str = "StillInFlightInService";
 /// Reason of an InService condition that was written again because a container serves that was not thought to.
 pub(super) const CONTAINER_SERVES: &str = "ContainerServesInService";
 /// Reason of an InService condition that was written again because a container is another one than was granted.
 pub(super) const CONTAINER_CHANGED: &str = "ContainerChangedInService";
+
+/// The old containers run still: the kubelet may take so many seconds to end them.
+pub(super) fn not_replaced(seconds: u32) -> String {
+    format!(
+        "the kubelet has not ended the old containers within {seconds} s, the longest that the pod's terminationGracePeriodSeconds allows; \
+         that is the node's fault, and nothing is known of the new version"
+    )
+}
 
 /// Granted because the pod was unavailable, which it no longer is.
 pub(super) fn available() -> Decision {

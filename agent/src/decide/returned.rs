@@ -36,8 +36,13 @@ pub(super) fn decide(operation: &Operation<'_>, condition: &ConditionView) -> De
         (reason::HOLD_FAILED, _) => {
             Decision::refused(TransitionResult::HOLD_FAILED, "new connections can't be held: see the agent's log")
         }
+        (reason::STILL_IN_FLIGHT, _) => Decision::refused(TransitionResult::STILL_IN_FLIGHT, hold::STILL_IN_FLIGHT),
         (reason::CONTAINER_SERVES, _) => Decision::refused(TransitionResult::CONTAINER_SERVES, hold::CONTAINER_SERVES),
         (reason::REFUSED, _) => Decision::refused(reason::REFUSED, hooks::last_words(operation)),
+        (TransitionResult::NOT_REPLACED, _) => {
+            let words = reason::not_replaced(operation.stop_seconds());
+            Decision::end(Phase::Returning, Outcome::Failed, TransitionResult::NOT_REPLACED).saying(words)
+        }
         (reason, _) => Decision::end(Phase::Returning, Outcome::Failed, reason).saying(hooks::last_words(operation)),
     }
 }
@@ -53,11 +58,11 @@ pub(super) fn rolled_back(operation: &Operation<'_>, since: Timestamp) -> Decisi
 }
 
 /// In service all the time, operated and verified.
-pub(super) fn held(operation: &Operation<'_>, since: Timestamp) -> Decision {
-    if let Some(waiting) = hold::letting_in(operation, since) {
+pub(super) fn held(operation: &Operation<'_>, started: Timestamp) -> Decision {
+    if let Some(waiting) = hold::letting_in(operation, operation.operated_at()) {
         return waiting;
     }
-    when_ready(operation, since, Outcome::Done, "Done", "ReadyPending")
+    when_ready(operation, started, Outcome::Done, "Done", "ReadyPending")
 }
 
 fn when_ready(operation: &Operation<'_>, since: Timestamp, outcome: Outcome, reason: &str, late: &str) -> Decision {
@@ -74,9 +79,9 @@ fn when_ready(operation: &Operation<'_>, since: Timestamp, outcome: Outcome, rea
     }
     if operation.pod.ready() {
         Decision::end(Phase::Returning, outcome, reason)
-    } else if operation.now >= deadline {
+    } else if operation.is_over(deadline) {
         Decision::end(Phase::Returning, outcome, late).saying("the pod is in service again but not ready")
     } else {
-        Decision::at(Phase::Returning).waiting_for(WaitingFor::Ready).until(deadline)
+        operation.until(Decision::at(Phase::Returning).waiting_for(WaitingFor::Ready), deadline)
     }
 }

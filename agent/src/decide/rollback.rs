@@ -1,6 +1,6 @@
 //! The way back, after its reason is stored in the report.
 
-use hitless_api::Phase;
+use hitless_api::{Phase, TransitionResult};
 use jiff::Timestamp;
 
 use super::operation::Operation;
@@ -10,7 +10,7 @@ use crate::deed::Progress;
 use crate::instant::after_seconds;
 
 /// An agent that was restarted in the very second in which a container was may not be able to tell the old one from the new
-/// one. After so many seconds, longer than containers take to stop, it is the new one.
+/// one. After so many seconds, if containers may not take longer to stop, it is the new one.
 const SURELY_REPLACED_SECONDS: u32 = 120;
 
 /// The report holds a reason for the way back.
@@ -19,7 +19,7 @@ pub(super) fn decide(operation: &Operation<'_>) -> Decision {
     let since = operation.not_after_now(operation.reported.map_or(operation.now, |reported| reported.since.0));
     let deadline = after_seconds(since, operation.grant.verify.progress_seconds);
     let decision = match operation.progress() {
-        Progress::NotPatched => back(operation, since, deadline),
+        Progress::NotPatched => back(operation, since),
         Progress::Patched | Progress::Other(..) => patch_back(operation, since, deadline),
     };
     Decision { rollback: Some(reason.to_owned()), ..decision }
@@ -30,7 +30,7 @@ fn patch_back(operation: &Operation<'_>, since: Timestamp, deadline: Timestamp) 
         return operation.give_up(denied.reason, &denied.words);
     }
     if operation.now >= deadline {
-        return operation.give_up("RollbackNotReady", "the images could not be patched back in time");
+        return operation.give_up(TransitionResult::ROLLBACK_NOT_READY, "the images could not be patched back in time");
     }
     let returning = Decision::at(Phase::Returning).until(deadline);
     if operation.is_hold() {
@@ -45,8 +45,13 @@ fn patch_back(operation: &Operation<'_>, since: Timestamp, deadline: Timestamp) 
     operation.doing(returning, Action::Patch(Direction::Back))
 }
 
-fn back(operation: &Operation<'_>, since: Timestamp, deadline: Timestamp) -> Decision {
-    let surely = after_seconds(since, SURELY_REPLACED_SECONDS);
+fn back(operation: &Operation<'_>, since: Timestamp) -> Decision {
+    // What is to be replaced again may take its time to stop, too.
+    let patched =
+        operation.memory.undone.as_ref().map_or(since, |undone| operation.not_after_now(undone.at).max(since));
+    let stopped = after_seconds(patched, operation.stop_seconds());
+    let deadline = after_seconds(stopped, operation.grant.verify.progress_seconds);
+    let surely = after_seconds(since, SURELY_REPLACED_SECONDS).max(stopped);
     let undone = operation.memory.undone.as_ref().map(|undone| &undone.before);
     let missing = operation.deed().not_reverted(operation.pod, undone, since, operation.now >= surely);
     if missing.is_empty() {
@@ -56,10 +61,12 @@ fn back(operation: &Operation<'_>, since: Timestamp, deadline: Timestamp) -> Dec
             super::returned::rolled_back(operation, since)
         };
     }
-    if operation.now >= deadline {
-        return operation.give_up("RollbackNotReady", format!("not ready in time after the way back: {missing}"));
+    if operation.is_over(deadline) {
+        return operation
+            .give_up(TransitionResult::ROLLBACK_NOT_READY, format!("not ready in time after the way back: {missing}"));
     }
-    let waiting = Decision::at(Phase::Returning).waiting_for(WaitingFor::ContainersReady(missing)).until(deadline);
+    let waiting = Decision::at(Phase::Returning).waiting_for(WaitingFor::ContainersReady(missing));
+    let waiting = operation.until(waiting, deadline);
     let waiting = if operation.is_hold() { waiting.holding(Hold::Continue(Direction::Back)) } else { waiting };
     if operation.now < surely { waiting.waking_at(surely) } else { waiting }
 }

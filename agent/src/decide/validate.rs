@@ -16,6 +16,8 @@ pub(super) fn refusal_of_grant(view: &OperationView<'_>, now: Timestamp) -> Opti
         ("UnsupportedOp", format!("this agent does not know the operation {op:?}"))
     } else if let GrantMode::Unknown(mode) = &grant.mode {
         ("UnsupportedMode", format!("this agent does not know the mode {mode:?}"))
+    } else if (grant.mode == GrantMode::Stay) != (grant.op == GrantOp::Relabel) {
+        ("UnsupportedMode", "a pod whose labels are changed stays as it is, and no other one does".to_owned())
     } else if grant.mode == GrantMode::Hold && grant.post_check == Some(PostCheck::Pending) {
         ("UnsupportedMode", "a held pod stays in service, so no rule can keep it out until it has passed".to_owned())
     } else if let Some(word) = grant.waits.iter().find_map(Wait::unknown_word) {
@@ -45,6 +47,8 @@ pub(super) fn refusal_of_pod(view: &OperationView<'_>, pod: &PodView) -> Option<
     let grant = view.grant;
     let (reason, message) = if pod.node.as_deref() != Some(view.node.name.as_str()) {
         ("WrongNode", "the pod is not bound to this node".to_owned())
+    } else if let Some(large) = pod.too_large() {
+        ("TooLarge", large.to_string())
     } else if pod.host_network {
         ("NotSupported", "pods in the node's network can't be drained".to_owned())
     } else if pod.is_mirror() {

@@ -1,18 +1,18 @@
 //! The images are patched: is the new container there, is it good, and do the rules let it return?
 
 use hitless_api::pod::ContainerView;
-use hitless_api::{HookTime, Outcome, Phase, PostCheck, VerifySpec};
+use hitless_api::{HookTime, Outcome, Phase, PostCheck, TransitionResult, VerifySpec};
 use jiff::Timestamp;
 
 use super::hooks::{self, Step};
 use super::operation::Operation;
 use super::reason;
 use crate::decision::{Decision, Direction, WaitingFor};
-use crate::deed::Effect;
+use crate::deed::{Effect, Trouble};
 use crate::instant::after_seconds;
 use crate::view::Observation;
 
-/// How long after the image patch the kubelet may try again to start a container before it counts as a failure, in seconds.
+/// How long after the old container has ended the kubelet may try again to start a new one before that counts as a failure, in seconds.
 const START_PATIENCE_SECONDS: u32 = 10;
 
 /// The pod has the images after the operation, and it is not being undone.
@@ -21,34 +21,78 @@ pub(super) fn decide(operation: &Operation<'_>) -> Decision {
 }
 
 fn judge(operation: &Operation<'_>) -> Decision {
+    let seconds = operation.grant.verify.progress_seconds;
+    // What is not there yet, and what is said of it once it is too late.
+    let unfinished = match operation.effect() {
+        Effect::Stopping(old) => return stopping(operation, old),
+        Effect::Ready => None,
+        Effect::Starting(unready) => {
+            let late = format!("{unready} not ready {seconds} s after its start");
+            Some((Phase::Verifying, WaitingFor::ContainersReady(unready), late))
+        }
+        Effect::Replacing(missing) => {
+            let late = format!("{missing} not started {seconds} s after the old containers had ended");
+            Some((Phase::Operating, WaitingFor::Replaced(missing), late))
+        }
+    };
     if let Some(cancel) = operation.grant.cancel.as_ref().filter(|cancel| cancel.undoes()) {
         return undo(&cancel.reason, "cancelled after the images were patched");
     }
-    let operated = operation.operated_at();
-    let seconds = operation.grant.verify.progress_seconds;
-    let deadline = after_seconds(operated, seconds);
-    let patience = after_seconds(operated, START_PATIENCE_SECONDS);
-    let failure = operation.deed().failure(operation.pod, operation.baseline(), operation.now >= patience);
-    if let Some((reason, message)) = failure {
-        return undo(reason, &message);
-    }
-    let late = |what: String| undo("ProgressDeadlineExceeded", &format!("{what} {seconds} s after the image patch"));
-    let is_late = operation.now >= deadline;
-    let waiting = match operation.effect() {
-        Effect::Ready => return after_start(operation, operated, deadline),
-        Effect::Starting(unready) if is_late => return late(format!("{unready} not ready")),
-        Effect::Replacing(missing) if is_late => return late(format!("{missing} not replaced")),
-        Effect::Starting(unready) => Decision::at(Phase::Verifying).waiting_for(WaitingFor::ContainersReady(unready)),
-        Effect::Replacing(missing) => Decision::at(Phase::Operating).waiting_for(WaitingFor::Replaced(missing)),
+    let started = operation.starting_since();
+    let deadline = after_seconds(started, seconds);
+    let patience = after_seconds(operation.ended_at(), START_PATIENCE_SECONDS);
+    let trouble = operation.deed().trouble(operation.pod, operation.baseline(), operation.now >= patience);
+    let is_late = operation.is_over(deadline);
+    let again = match trouble {
+        // The kubelet tries again: as long as others serve, nobody is hurt by that.
+        Some(trouble) if trouble.repeats && !operation.grant.verify.alone && !is_late => Some(trouble),
+        Some(trouble) => return undo(trouble.reason, &crashed(operation, &trouble)),
+        None => None,
     };
+    let Some((phase, what, too_late)) = unfinished else { return after_start(operation, started, deadline) };
+    if is_late {
+        return undo("ProgressDeadlineExceeded", &too_late);
+    }
+    let waiting = Decision::at(phase).waiting_for(what);
     let waiting = if operation.now < patience { waiting.waking_at(patience) } else { waiting };
-    waiting.until(deadline)
+    let waiting = again.into_iter().fold(waiting, |waiting, trouble| {
+        let words = crashed(operation, &trouble);
+        waiting.saying(format!(
+            "{words}; the kubelet tries again, and others serve; judged when its time is over, at {deadline}"
+        ))
+    });
+    operation.until(waiting, deadline)
+}
+
+/// What keeps a container from running, and how often it has ended, as far as this process knows.
+fn crashed(operation: &Operation<'_>, trouble: &Trouble<'_>) -> String {
+    let ends = operation.containers().filter_map(|container| {
+        let before = operation.memory.restarts.get(&container.name)?;
+        let restarts = container.status.as_ref().filter(|status| status.running_since.is_none())?.restarts;
+        Some(restarts.saturating_sub(*before))
+    });
+    match ends.max().unwrap_or_default() {
+        0 => trouble.words.clone(),
+        1 => format!("{}; it has ended once", trouble.words),
+        times => format!("{}; it has ended {times} times", trouble.words),
+    }
+}
+
+/// Old containers run still. Nothing is known of the new version, and an image that is put back now does not keep the kubelet from
+/// starting the new one: it would stop twice. Past its time it is the node's fault.
+fn stopping(operation: &Operation<'_>, old: String) -> Decision {
+    let until = operation.stopped_by();
+    if operation.now >= until {
+        let words = reason::not_replaced(operation.stop_seconds());
+        return operation.give_up(TransitionResult::NOT_REPLACED, format!("{words}: {old}"));
+    }
+    Decision::at(Phase::Operating).waiting_for(WaitingFor::Ended(old)).until(until)
 }
 
 /// The new containers are ready: the hooks, then whether they stay so.
-fn after_start(operation: &Operation<'_>, operated: Timestamp, deadline: Timestamp) -> Decision {
+fn after_start(operation: &Operation<'_>, started: Timestamp, deadline: Timestamp) -> Decision {
     match hooks::step(operation, HookTime::AfterStart, deadline) {
-        Step::Over => soak(operation, operated),
+        Step::Over => soak(operation, started),
         Step::Waits(wait) => wait.put(Decision::at(Phase::Verifying)),
         Step::Failed(words) => undo(hooks::FAILED, &words),
         Step::Refused(words) => undo(hooks::REFUSED, &words),
@@ -57,21 +101,22 @@ fn after_start(operation: &Operation<'_>, operated: Timestamp, deadline: Timesta
 
 /// The pod was raised by somebody else, or patched by hand: it takes traffic, so nothing may be undone.
 fn in_service(operation: &Operation<'_>) -> Decision {
-    let deadline = after_seconds(operation.operated_at(), operation.grant.verify.progress_seconds);
-    let missing = match operation.effect() {
-        Effect::Replacing(missing) => Some(missing),
-        Effect::Starting(_) | Effect::Ready => None,
+    let started = || after_seconds(operation.starting_since(), operation.grant.verify.progress_seconds);
+    let (what, deadline, late) = match operation.effect() {
+        Effect::Starting(_) | Effect::Ready if operation.pod.ready() => {
+            return Decision::end(Phase::Returning, Outcome::Done, "Done");
+        }
+        Effect::Starting(_) | Effect::Ready => (WaitingFor::Ready, started(), None),
+        Effect::Stopping(old) => (WaitingFor::Ended(old.clone()), operation.stopped_by(), Some(old)),
+        Effect::Replacing(missing) => (WaitingFor::Replaced(missing.clone()), started(), Some(missing)),
     };
-    match missing {
-        None if operation.pod.ready() => Decision::end(Phase::Returning, Outcome::Done, "Done"),
-        missing if operation.now < deadline => {
-            let what = missing.map_or(WaitingFor::Ready, WaitingFor::Replaced);
-            Decision::at(Phase::Operating).waiting_for(what).until(deadline)
+    match late {
+        _ if !operation.is_over(deadline) => {
+            operation.until(Decision::at(Phase::Operating).waiting_for(what), deadline)
         }
         None => Decision::end(Phase::Returning, Outcome::Done, "ReadyPending"),
-        Some(missing) => {
-            Decision::end(Phase::Operating, Outcome::Failed, "NotReplaced").saying(format!("{missing} not replaced"))
-        }
+        Some(missing) => Decision::end(Phase::Operating, Outcome::Failed, TransitionResult::NOT_REPLACED)
+            .saying(format!("{missing} not replaced")),
     }
 }
 
@@ -99,7 +144,7 @@ fn listens(operation: &Operation<'_>, container: &ContainerView) -> bool {
 }
 
 /// Ready; is it to stay so for a while?
-fn soak(operation: &Operation<'_>, operated: Timestamp) -> Decision {
+fn soak(operation: &Operation<'_>, started: Timestamp) -> Decision {
     let verify = operation.grant.verify;
     let soak_seconds = soak_seconds(operation);
     if soak_seconds > 0 {
@@ -108,13 +153,13 @@ fn soak(operation: &Operation<'_>, operated: Timestamp) -> Decision {
             .filter_map(|container| container.status.as_ref()?.running_since)
             .chain(operation.pod.conditions.get("ContainersReady").and_then(|condition| condition.since))
             .max()
-            .map_or(operated, |since| operation.not_after_now(since));
+            .map_or(started, |since| operation.not_after_now(since));
         // Both times are truncated to seconds.
         let end = after_seconds(after_seconds(since, soak_seconds), 1);
         // However often the soak begins anew, it ends.
-        let latest = after_seconds(after_seconds(operated, verify.progress_seconds), soak_seconds);
-        if operation.now < end && operation.now < latest {
-            let end = end.min(latest);
+        let latest = after_seconds(after_seconds(started, verify.progress_seconds), soak_seconds);
+        if operation.now < end && !operation.is_over(latest) {
+            let end = if operation.grant.stands.is_some() { end } else { end.min(latest) };
             return Decision::at(Phase::Verifying).waiting_for(WaitingFor::Soak(end)).until(end);
         }
         if operation.now < end {
@@ -122,7 +167,7 @@ fn soak(operation: &Operation<'_>, operated: Timestamp) -> Decision {
             return undo("ProgressDeadlineExceeded", &message);
         }
     }
-    if operation.is_hold() { super::returned::held(operation, operated) } else { check(operation) }
+    if operation.is_hold() { super::returned::held(operation, started) } else { check(operation) }
 }
 
 /// Verified; may it return? What has not been answered for as long as a container may take to become ready is taken for a no:

@@ -1,34 +1,18 @@
 //! Other images, set by the agent; the kubelet then replaces the containers.
 
+mod trouble;
+
 use std::collections::BTreeMap;
 
 use hitless_api::grant::ImageChange;
-use hitless_api::names::{PREFIX, annotations};
 use hitless_api::pod::{ContainerView, PodView};
-use hitless_api::{Change, Grant, JsonPatch};
+use hitless_api::{Grant, JsonPatch};
 use jiff::Timestamp;
 
-use super::{Baseline, Effect, Progress, Reason, names, runs};
+use super::{Baseline, Effect, Progress, Reason, metadata, names, runs};
 use crate::decision::Direction;
 use crate::view::NodePod;
-
-/// Reasons of a waiting container that mean: it will not start. They must have lasted, because the kubelet tries again.
-const CANNOT_START: [&str; 9] = [
-    "ErrImagePull",
-    "ImagePullBackOff",
-    "ErrImageNeverPull",
-    "InvalidImageName",
-    "ImageInspectError",
-    "RegistryUnavailable",
-    "CreateContainerConfigError",
-    "CreateContainerError",
-    "RunContainerError",
-];
-
-/// Whether agents write the annotation (admission allows no others).
-fn is_written(annotation: &str) -> bool {
-    annotation.starts_with(PREFIX) || annotation == annotations::DECORATIONS
-}
+pub use trouble::Trouble;
 
 /// Whether `image` is `granted`, or `granted` with a digest behind it that admission has added when the image was set.
 fn is_form_of(image: &str, granted: &str) -> bool {
@@ -71,12 +55,8 @@ impl<'a> Images<'a> {
             is_changed(image, change).is_none().then_some((name, image))
         }) {
             Some(("ImageChanged", format!("container {name} has image {image}, which the grant does not know")))
-        } else if let Some(key) = grant.annotations.keys().find(|key| !is_written(key)) {
-            let own = format!("{PREFIX}... and {}", annotations::DECORATIONS);
-            Some(("UnsupportedAnnotation", format!("agents write only annotations {own}, not {key}")))
         } else {
-            let key = changed(&grant.annotations, &pod.annotations).or(changed(&grant.labels, &pod.labels))?;
-            Some(("MetadataChanged", format!("{key} has neither the value before nor the one after")))
+            metadata::refusal(grant, pod)
         }
     }
 
@@ -119,8 +99,7 @@ impl<'a> Images<'a> {
                 .test(&image, from)
                 .replace(&image, to);
         }
-        let patch = metadata(patch, "labels", &grant.labels, pod.has_labels, direction);
-        metadata(patch, "annotations", &grant.annotations, pod.has_annotations, direction)
+        metadata::patch(patch, grant, pod, direction)
     }
 
     pub(super) fn is_as_granted(self, pod: &PodView) -> bool {
@@ -131,7 +110,12 @@ impl<'a> Images<'a> {
     }
 
     pub(super) fn effect(self, pod: &PodView, baseline: Baseline<'_>) -> Effect {
-        let missing = names(self.containers(pod).filter(|container| !self.is_replaced(pod, container, baseline)));
+        let missing = || self.containers(pod).filter(|container| !self.is_replaced(pod, container, baseline));
+        let is_there = |container: &&ContainerView| container.status.as_ref().is_some_and(runs) || !is_observed(pod);
+        let (old, missing) = (names(missing().filter(is_there)), names(missing()));
+        if !old.is_empty() {
+            return Effect::Stopping(old);
+        }
         if !missing.is_empty() {
             return Effect::Replacing(missing);
         }
@@ -139,20 +123,30 @@ impl<'a> Images<'a> {
         if unready.is_empty() { Effect::Ready } else { Effect::Starting(unready) }
     }
 
-    pub(super) fn first_start(self, pod: &PodView, baseline: Baseline<'_>) -> Option<Timestamp> {
-        let replaced = self.containers(pod).filter(|container| self.is_replaced(pod, container, baseline));
-        replaced.filter_map(|container| container.status.as_ref()?.running_since).min()
+    /// When the new containers were started that run now.
+    pub(super) fn starts<'p>(
+        self,
+        pod: &'p PodView,
+        baseline: Baseline<'p>,
+    ) -> impl Iterator<Item = Timestamp> + use<'a, 'p> {
+        let replaced = self.containers(pod).filter(move |container| self.is_replaced(pod, container, baseline));
+        replaced.filter_map(|container| container.status.as_ref()?.running_since)
     }
 
-    pub(super) fn failure<'p>(self, pod: &'p PodView, baseline: Baseline<'_>, is_late: bool) -> Option<Reason<'p>> {
-        let failure = |container: &'p ContainerView| {
-            let status = container.status.as_ref().filter(|_| is_observed(pod))?;
-            let reason = status.waiting.as_deref()?;
-            let crashes = reason == "CrashLoopBackOff" && self.is_replaced(pod, container, baseline);
-            let cannot_start = is_late && CANNOT_START.contains(&reason);
-            (crashes || cannot_start).then(|| (reason, format!("container {}: {reason}", container.name)))
+    /// When the last of the new containers was started. Of one that does not run nobody knows it.
+    pub(super) fn last_start(self, pod: &PodView, baseline: Baseline<'_>) -> Option<Timestamp> {
+        let starts: Vec<Timestamp> = self.starts(pod, baseline).collect();
+        (starts.len() == self.containers(pod).count()).then(|| starts.into_iter().max()).flatten()
+    }
+
+    pub(super) fn trouble<'p>(self, pod: &'p PodView, baseline: Baseline<'_>, is_late: bool) -> Option<Trouble<'p>> {
+        let all = self.containers(pod).filter(|_| is_observed(pod));
+        let all = all.filter_map(|container| Some((container, trouble::of(container)?)));
+        // An old container that crashes says nothing of the new one. Of what can't be started nobody knows which it is.
+        let counts = |(container, trouble): &(&ContainerView, Trouble<'_>)| {
+            if trouble.is_crash() { self.is_replaced(pod, container, baseline) } else { is_late }
         };
-        self.containers(pod).find_map(failure)
+        all.filter(counts).map(|(_, trouble)| trouble).min_by_key(|trouble| trouble.repeats)
     }
 
     pub(super) fn not_reverted(
@@ -203,7 +197,8 @@ impl<'a> Images<'a> {
         let is_original = self.grant.before.get(name) == Some(id);
         let is_new = match undone {
             Some(before) => before.get(name) != Some(id),
-            None => status.running_since.is_some_and(|running| running >= since) || is_late,
+            // The one that is being undone may have been started in the very moment in which that was decided.
+            None => status.running_since.is_some_and(|running| running > since) || is_late,
         };
         is_ready(container) && is_observed(pod) && (is_original || is_new)
     }
@@ -216,32 +211,6 @@ const fn is_observed(pod: &PodView) -> bool {
 
 fn is_ready(container: &ContainerView) -> bool {
     container.status.as_ref().is_some_and(|status| status.ready && runs(status))
-}
-
-/// A key whose value is neither the one before nor the one after. What is absent before is not tested, as in the patch.
-fn changed<'a>(changes: &'a BTreeMap<String, Change>, present: &BTreeMap<String, String>) -> Option<&'a str> {
-    let is_known = |(key, change): &(&String, &Change)| {
-        let value = present.get(*key);
-        change.from.is_none() || value == change.from.as_ref() || value == change.to.as_ref()
-    };
-    changes.iter().find(|change| !is_known(change)).map(|(key, _)| key.as_str())
-}
-
-fn metadata(
-    mut patch: JsonPatch,
-    map: &str,
-    changes: &BTreeMap<String, Change>,
-    exists: bool,
-    direction: Direction,
-) -> JsonPatch {
-    if !exists && !changes.is_empty() {
-        patch = patch.new_map(&["metadata", map]);
-    }
-    for (key, change) in changes {
-        let (from, to) = direction.order(change.from.as_deref(), change.to.as_deref());
-        patch = patch.change(&["metadata", map, key], from, to);
-    }
-    patch
 }
 
 #[cfg(test)]

@@ -37,6 +37,8 @@ pub(super) struct InFlight {
     seen: Seen,
     longest_busy: Duration,
     closed_at: Option<Instant>,
+    /// Cookies of those with a request that takes longer than clients can be held.
+    long: BTreeSet<u64>,
     /// Connections at the first look.
     pub(super) connections: Option<u32>,
     /// Connections closed kindly so far.
@@ -52,6 +54,8 @@ struct Seen {
     is_crowd: bool,
     /// Those on HTTP/1 ports; of a crowd the first ones that may be closed.
     http1: Vec<Connection>,
+    /// Those on HTTP/1 ports that were asked to end; of a crowd the first ones.
+    asked: Vec<Connection>,
     /// Those that are waited for, the former included; of a crowd the first ones.
     waited: Vec<Connection>,
 }
@@ -68,6 +72,7 @@ impl InFlight {
             seen: Seen::default(),
             longest_busy: Duration::ZERO,
             closed_at: None,
+            long: BTreeSet::new(),
             connections: None,
             closed: 0,
         }
@@ -87,6 +92,50 @@ impl InFlight {
             self.list(netns)?;
         }
         Ok(self.seen.waits)
+    }
+
+    /// Settling is over: whoever was asked to end and has not is reset. Its server may be stopped for long, or serve on, and answers it no
+    /// more. Says how many were.
+    pub(super) fn reset_asked(&mut self, netns: &PodNetns, pod_uid: &str) -> Result<u32, KernelError> {
+        let mut asked = std::mem::take(&mut self.seen.asked);
+        // A request that takes long looks like an idle connection in the end. It is answered all the same.
+        asked.retain(|connection| !has_request(connection));
+        let reset = stragglers::destroy(netns, pod_uid, &asked)?;
+        if reset > 0 {
+            self.closed = self.closed.saturating_sub(reset);
+            self.watch.hurry();
+            self.list(netns)?;
+        }
+        Ok(reset)
+    }
+
+    /// Notes who is waited for on an HTTP/1 port, as of the last look, after as long as clients can be held. Says how many. On other ports
+    /// nobody can tell a request from a conversation that never ends.
+    pub(super) fn note_long(&mut self) -> u32 {
+        let drain = &self.drain;
+        let is_http1 = |port| drain.treatment(port) == PortTreatment::Http1;
+        let long = self.seen.waited.iter().filter(|each| is_http1(each.local.port()) && has_request(each));
+        self.long = long.map(|connection| connection.cookie).collect();
+        u32::try_from(self.long.len()).unwrap_or(u32::MAX)
+    }
+
+    /// How many of those have not been answered yet. Nothing is closed.
+    pub(super) fn look_at_long(&mut self, netns: &PodNetns) -> Result<usize, KernelError> {
+        self.list(netns)?;
+        let left = self.seen.waited.iter().filter(|each| self.long.contains(&each.cookie) && has_request(each));
+        Ok(left.count())
+    }
+
+    /// Everybody, waited for or not, as far as there is time for them.
+    pub(super) fn all(&mut self, netns: &PodNetns) -> Result<Vec<Connection>, KernelError> {
+        let (mut all, ports) = (Vec::new(), &self.ports);
+        let each = |connection: &Connection, _| {
+            if ports.contains(&connection.local.port()) && all.len() < BATCH {
+                all.push(connection.clone());
+            }
+        };
+        self.watch.look(netns, each)?;
+        Ok(all)
     }
 
     /// Resets all that are waited for, as of the last look. Says how many were there, and how many are left because there was
@@ -137,7 +186,11 @@ impl Seen {
         }
         self.inbound = self.inbound.saturating_add(1);
         let is_http1 = drain.treatment(connection.local.port()) == PortTreatment::Http1;
-        if is_http1 {
+        if is_http1 && connection.shut_for_reading {
+            if self.asked.len() < BATCH {
+                self.asked.push(connection.clone());
+            }
+        } else if is_http1 {
             let activity = classify(connection);
             if activity == Activity::Busy {
                 *longest_busy = (*longest_busy).max(connection.unused_for().unwrap_or_default());
@@ -157,6 +210,14 @@ impl Seen {
         if self.waited.len() < BATCH {
             self.waited.push(connection.clone());
         }
+    }
+}
+
+/// Whether a connection of HTTP/1 has a request that was not answered, or may have.
+fn has_request(connection: &Connection) -> bool {
+    match classify(connection) {
+        Activity::Idle | Activity::Fresh => false,
+        Activity::Busy | Activity::Ambiguous => connection.state == TcpState::Established,
     }
 }
 

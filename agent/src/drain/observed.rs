@@ -1,6 +1,8 @@
 //! One pod that is looked at.
 
 mod answers;
+mod asked;
+mod ending;
 mod losses;
 mod node_connections;
 mod tally;
@@ -10,14 +12,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use hitless_api::PortTreatment;
-use hitless_kernel::{
-    ClosedReport, Connection, ConnectionWatch, DestroyEvents, KernelError, Look, NodeSockets, PodNetns, close_unused_if,
-};
+use hitless_kernel::{Connection, ConnectionWatch, DestroyEvents, KernelError, Look, NodeSockets, PodNetns};
 use jiff::Timestamp;
 use rustix::fd::{AsFd as _, BorrowedFd};
 
-use super::ambiguous::ambiguous_unused;
 use super::quiet::Quiet;
 use super::restart::Restart;
 use super::stragglers;
@@ -142,9 +140,8 @@ impl Observed {
     }
 
     fn forget_quiet(&mut self) {
-        let has_udp = self.target.drain.ports.iter().any(|port| port.treat == PortTreatment::Udp);
         self.quiet = Quiet::new(&self.target.probe_periods);
-        self.udp = has_udp.then(|| Quiet::new(&[]));
+        self.udp = self.target.udp.then(|| Quiet::new(&[]));
         self.count.quiet = false;
         self.destroy_events = None;
     }
@@ -231,8 +228,10 @@ impl Observed {
         };
         if self.target.stage == Stage::Replacing {
             self.close_siblings(&netns, now);
+            self.end_asked(proc_root, &netns, node, now)?;
             if let Some(restart) = &mut self.restart {
-                self.count.listening = restart.look(&netns)?;
+                // Nobody is held here, so nobody waits on any port.
+                self.count.listening = restart.look(&netns, &BTreeSet::new())?;
             }
         } else {
             self.count_all(proc_root, &netns, node, now)?;
@@ -278,6 +277,9 @@ impl Observed {
             self.changed = now;
         }
         self.established = counters.curr_estab;
+        if self.target.stage != Stage::Leaving && self.reset_overdue(netns)? {
+            self.list_after(true, proc_root, netns, node, now)?;
+        }
         let ends = std::mem::take(&mut self.ends);
         if is_last && !ends.waited.is_empty() {
             let destroyed = stragglers::destroy(netns, &self.uid, &ends.waited)?;
@@ -298,43 +300,6 @@ impl Observed {
             self.ends = ends;
         }
         Ok(())
-    }
-
-    /// Once: what is opened then, or can't be closed, is ended by the restart.
-    fn close_siblings(&mut self, netns: &PodNetns, now: Instant) {
-        let siblings = std::mem::take(&mut self.ends.siblings);
-        if !siblings.is_empty()
-            && let Err(error) = self.close(netns, &siblings, now)
-        {
-            tracing::debug!(pod_uid = self.uid, %error, "can't close the connections of other containers");
-        }
-    }
-
-    fn close(
-        &mut self,
-        netns: &PodNetns,
-        connections: &[Connection],
-        now: Instant,
-    ) -> Result<ClosedReport, KernelError> {
-        let is_over = |connection: &Connection| self.answers.is_over(connection, now);
-        let report = close_unused_if(netns, connections, ambiguous_unused(self.longest_busy), is_over)?;
-        self.count.closed = self.count.closed.saturating_add(u32::try_from(report.closed).unwrap_or(u32::MAX));
-        Ok(report)
-    }
-
-    /// After connections have been ended. Those of a crowd that did end are worth another list soon.
-    fn list_after(
-        &mut self,
-        any_ended: bool,
-        proc_root: &Path,
-        netns: &PodNetns,
-        node: &mut Option<NodeSockets>,
-        now: Instant,
-    ) -> Result<(), KernelError> {
-        if any_ended {
-            self.watch.hurry();
-        }
-        self.list(proc_root, netns, node, now)
     }
 
     fn look_for_quiet(&mut self, netns: &PodNetns, accepted: u64, now: Instant) -> Result<(), KernelError> {

@@ -102,8 +102,11 @@ impl Shared {
             if state.stop {
                 return;
             }
-            follow(&mut pods, &state.targets, Instant::now());
+            let gone = follow(&mut pods, &state.targets, Instant::now());
             drop(state);
+            for pod in gone {
+                pod.end(proc_root, &mut node, Instant::now());
+            }
             self.wait(&mut pods);
             for (uid, pod) in &mut pods {
                 let now = Instant::now();
@@ -135,8 +138,9 @@ impl Shared {
     }
 }
 
-fn follow(pods: &mut BTreeMap<String, Observed>, targets: &BTreeMap<String, Target>, now: Instant) {
-    pods.retain(|uid, _| targets.contains_key(uid));
+/// Returns those that are not looked at any more.
+fn follow(pods: &mut BTreeMap<String, Observed>, targets: &BTreeMap<String, Target>, now: Instant) -> Vec<Observed> {
+    let gone = pods.extract_if(.., |uid, _| !targets.contains_key(uid)).map(|(_, pod)| pod).collect();
     for (uid, target) in targets {
         pods.entry(uid.clone())
             .and_modify(|pod| pod.follow(target.clone(), now))
@@ -146,6 +150,7 @@ fn follow(pods: &mut BTreeMap<String, Observed>, targets: &BTreeMap<String, Targ
     for pod in pods.values_mut() {
         pod.limit(most);
     }
+    gone
 }
 
 #[cfg(test)]
@@ -156,7 +161,7 @@ mod tests {
 
     fn target() -> Target {
         let (drain, probe_periods, containers) = (DrainSpec::default(), vec![], vec![]);
-        Target { stage: Stage::Draining, drain, probe_periods, containers, must_listen: false, sctp: None }
+        Target { stage: Stage::Draining, drain, probe_periods, containers, must_listen: false, sctp: None, udp: false }
     }
 
     #[tokio::test]

@@ -141,6 +141,7 @@ mod tests {
             deadline: None,
             connections: None,
             gap_milliseconds: None,
+            ready_milliseconds: None,
             hooks_done: Vec::new(),
             hooks: Vec::new(),
             rollback: rollback.map(str::to_owned),

@@ -105,7 +105,7 @@ pub(crate) fn main(uid: &str, container: &str) {
             };
             let drain = DrainSpec { ports, ..DrainSpec::default() };
             let (probe_periods, containers) = (Vec::new(), vec![container.to_owned()]);
-            let target = Target { stage, drain, probe_periods, containers, must_listen: false, sctp: None };
+            let target = Target { stage, drain, probe_periods, containers, must_listen: false, sctp: None, udp: false };
             observer.set_targets(BTreeMap::from([(uid.to_owned(), target)]));
         }
         let seen = match observer.observation(uid).unwrap_or_default() {

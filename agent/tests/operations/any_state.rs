@@ -86,9 +86,10 @@ fn assert_safe(state: &State, round: &Round<'_>) {
                     // At the end of all times the deadline is that end.
                     since > state.now || since.checked_add(deadline).unwrap_or(Timestamp::MAX) <= state.now
                 });
+                let mut waits = grant.pending_waits(WaitPoint::Operate);
                 assert!(
-                    is_late || grant.pending_waits(WaitPoint::Operate).next().is_none(),
-                    "its load balancer serves it"
+                    waits.all(|wait| is_late && !wait.is_for_finalizers()),
+                    "its load balancer, or somebody who protects it, sends it requests"
                 );
             }
             assert!(pod.containers[0].image == pod::FROM && grant.cancel.is_none() && rollback.is_none());

@@ -111,6 +111,7 @@ fn rules_that_never_pass_undo_the_operation_in_time_however_often_the_agent_is_k
 #[test]
 fn a_bad_image_is_undone_without_asking() {
     let mut world = checked(Image::Crashes, Rules::NeverPass);
+    world.transition.spec.grants[0].verify.alone = true;
     let mut asked = false;
     world.run(LIMIT, |world| asked |= is_checking(world));
     assert_ended(&world, Outcome::RolledBack, "CrashLoopBackOff");
@@ -138,6 +139,7 @@ fn a_pod_that_fails_while_the_rules_are_waited_for_is_judged_as_before() {
         (Image::ReadyFor(20_000), "ProgressDeadlineExceeded", PROGRESS + 10),
     ] {
         let mut world = checked(image, Rules::Pass(30_000));
+        world.transition.spec.grants[0].verify.alone = true;
         let mut asked = false;
         world.run(LIMIT, |world| asked |= is_checking(world));
         assert!(asked, "{image:?}");

@@ -56,6 +56,17 @@ fn a_good_image_is_done_with_one_write_to_the_pod_and_one_pause_of_its_clients()
     }
     let gap = world.transition.transition(world.grant()).unwrap().gap_milliseconds.expect("the gap is learnt");
     assert!((110..200).contains(&gap) && report["gapMilliseconds"] == i64::from(gap), "{gap}");
+    let ready = world.transition.transition(world.grant()).unwrap().ready_milliseconds.expect("and when it was ready");
+    assert!((gap + 150..500).contains(&ready) && report["readyMilliseconds"] == i64::from(ready), "{ready}");
+}
+
+#[test]
+fn nothing_is_taught_of_a_container_that_was_down_while_its_image_was_pulled() {
+    let world = run(Image::Good(200), |world| world.transition.spec.grants[0].unfetched = true);
+    assert_eq!(end(&world), ended(Outcome::Done, "Done"));
+    let transition = world.transition.transition(world.grant()).unwrap();
+    assert_eq!((transition.gap_milliseconds, transition.ready_milliseconds), (None, None));
+    assert!(result(&world).report["gapMilliseconds"] > 100, "people may read it");
 }
 
 #[test]
@@ -110,8 +121,8 @@ fn a_cancel_lets_clients_in_before_the_patch_and_undoes_after() {
 
 /// Else the listener of the process that is to be replaced again would be taken for the one that is waited for.
 #[test]
-fn a_way_back_in_the_middle_of_a_restart_waits_until_the_new_process_listens_or_clients_are_let_in() {
-    for (stopping, earliest, latest) in [(600, 600, 900), (6000, 2400, 2700)] {
+fn a_way_back_in_the_middle_of_a_restart_waits_until_the_new_process_listens() {
+    for (stopping, earliest, latest) in [(600, 600, 900), (6000, 6000, 6300)] {
         let mut world = world(Image::Good(0));
         (world.kubelet.stopping, world.alarms) = (stopping, vec![at(100)]);
         world.run(LIMIT, |world| {
@@ -174,6 +185,21 @@ fn requests_that_take_too_long_are_given_up_or_the_operation_is() {
         assert_eq!(result(&world).report["givenUp"], 1);
         assert!(!world.holder.is_holding() && world.holder.longest <= 1500, "{} ms", world.holder.longest);
     }
+}
+
+#[test]
+fn a_pod_that_need_not_be_held_is_left_alone_where_requests_outlast_a_hold() {
+    let run = |settling| {
+        run(Image::Good(0), |world| {
+            world.holder.settling = settling;
+            world.transition.spec.grants[0].unless_in_flight = true;
+        })
+    };
+    let world = run(60_000);
+    assert_eq!(end(&world), ended(Outcome::Refused, "StillInFlight"));
+    assert!(world.patches.is_empty() && world.in_service() && !world.holder.is_holding());
+    assert!(!result(&world).is_lasting(), "the controller grants anew");
+    assert_eq!(end(&run(200)), ended(Outcome::Done, "Done"));
 }
 
 #[test]
@@ -344,6 +370,7 @@ proptest! {
         progress in prop_oneof![1 => Just(600_u32), 1 => 100..200_u32],
         blips in prop::collection::vec((0..90_000_i64, 1..5_000_i64), 0..3),
         gated in any::<bool>(),
+        alone in any::<bool>(),
         granted_before in prop_oneof![3 => Just(0_i64), 1 => 80..91_i64],
     ) {
         let mut world = world(image);
@@ -357,7 +384,7 @@ proptest! {
         grant.granted = MicroTime(at(-granted_before * 1000));
         grant.drain.stragglers = stragglers;
         grant.drain.hold_cap_milliseconds = cap;
-        grant.verify = VerifySpec { progress_seconds: progress, soak_seconds: soak };
+        grant.verify = VerifySpec { progress_seconds: progress, soak_seconds: soak, alone };
         let disturbances = Disturbances { kills, cancel_at, blips };
         world.run_disturbed(LIMIT, &disturbances);
         world.run_round();

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod any_state;
 #[cfg(test)]
+mod clock;
+#[cfg(test)]
 mod conditional;
 #[cfg(test)]
 mod config;
@@ -16,6 +18,8 @@ mod hooks;
 mod late;
 #[cfg(test)]
 mod refusals;
+#[cfg(test)]
+mod relabel;
 #[cfg(test)]
 mod runs;
 #[cfg(test)]

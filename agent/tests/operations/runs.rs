@@ -12,7 +12,7 @@ use crate::world::disturbances::{Disturbances, faults, images};
 use crate::world::kubelet::Image;
 use crate::world::pod::{FROM, TO};
 use crate::world::rules::Rules;
-use crate::world::{Clients, World, grant, start};
+use crate::world::{Clients, Fault, World, grant, start};
 
 /// Longer than any operation of the default drain and verification can last.
 const LIMIT: SignedDuration = SignedDuration::from_hours(2);
@@ -78,15 +78,17 @@ fn a_pod_that_leaves_for_good_stays_out_as_long_as_its_grant_stands() {
 
 #[test]
 fn bad_images_are_undone_for_their_reason() {
-    for (image, reason, within) in [
-        (Image::Missing, "ErrImagePull", 20),
-        (Image::Crashes, "CrashLoopBackOff", 10),
-        (Image::NeverReady, "ProgressDeadlineExceeded", 610),
+    for (image, alone, reason, at) in [
+        (Image::Missing, true, "ErrImagePull", 10..20),
+        (Image::Missing, false, "ErrImagePull", 600..660),
+        (Image::Crashes, true, "CrashLoopBackOff", 0..10),
+        (Image::Crashes, false, "CrashLoopBackOff", 600..610),
+        (Image::NeverReady, true, "ProgressDeadlineExceeded", 600..610),
     ] {
-        let world = run(image, |_| ());
+        let world = run(image, |world| world.transition.spec.grants[0].verify.alone = alone);
         assert_eq!(end(&world), (Outcome::RolledBack, reason.to_owned()));
         assert_eq!((world.image(), world.in_service(), world.patches.len()), (FROM, true, 2));
-        assert!(seconds(&world) <= within, "{reason}: {} s", seconds(&world));
+        assert!(at.contains(&seconds(&world)), "{reason}: {} s", seconds(&world));
     }
 }
 
@@ -264,6 +266,21 @@ fn assert_sound(world: &World, kills: &[i64]) {
     assert!(seconds(world) <= most, "{} s: {outcome:?} {reason}", seconds(world));
 }
 
+/// The new container starts in the very moment in which the agent, which has lost its memory, decides to undo it.
+#[test]
+fn what_has_just_started_is_not_taken_for_the_container_that_comes_back() {
+    let mut world = World::new(grant(start()), Image::Good(0));
+    world.clients = Clients::Leave(27_948);
+    world.faults =
+        vec![Fault::KilledAfter, Fault::None, Fault::KilledAfter, Fault::None, Fault::Unanswered, Fault::Unanswered];
+    world.kubelet.stopping = 25_052;
+    world.transition.spec.grants[0].drain.stragglers = StragglerPolicy::Wait;
+    world.transition.spec.grants[0].verify = VerifySpec { progress_seconds: 600, soak_seconds: 0, alone: false };
+    let disturbances = Disturbances { kills: Vec::new(), cancel_at: Some(28_249), blips: Vec::new() };
+    world.run_disturbed(LIMIT, &disturbances);
+    assert_sound(&world, &disturbances.kills);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
@@ -284,6 +301,7 @@ proptest! {
         // Granted as an unavailable pod, which recovers, unless it is operated before.
         unready in prop::option::weighted(0.3, 1..5_000_i64),
         blips in prop::collection::vec((0..90_000_i64, 1..5_000_i64), 0..3),
+        alone in any::<bool>(),
     ) {
         let mut world = World::new(grant(start()), image);
         world.clients = clients;
@@ -291,7 +309,7 @@ proptest! {
         world.kubelet.dead = dead_kubelet;
         world.kubelet.stopping = stopping;
         world.transition.spec.grants[0].drain.stragglers = stragglers;
-        world.transition.spec.grants[0].verify = VerifySpec { progress_seconds: progress, soak_seconds: soak };
+        world.transition.spec.grants[0].verify = VerifySpec { progress_seconds: progress, soak_seconds: soak, alone };
         if let Some(rules) = rules {
             world.check(rules);
         }

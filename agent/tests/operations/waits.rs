@@ -56,6 +56,21 @@ fn nothing_is_replaced_before_the_load_balancer_has_the_pod_out() {
     }
 }
 
+/// Whoever protects the pod by a finalizer says when it may be operated.
+#[test]
+fn no_deadline_operates_a_pod_that_others_protect() {
+    for stragglers in [StragglerPolicy::Close, StragglerPolicy::Wait, StragglerPolicy::Destroy] {
+        let mut world = waiting(&[WaitPoint::Operate]);
+        let grant = &mut world.transition.spec.grants[0];
+        grant.drain.stragglers = stragglers;
+        grant.waits[0].name = hitless_api::lifecycle::PROTECTION.to_owned();
+        run(&mut world, &[(WaitPoint::Operate, 300)], Some(70));
+        assert_eq!(world.result(), Some((Outcome::Done, "Done".to_owned())));
+        let patched = seconds(world.patches[0].at);
+        assert!((300..303).contains(&patched), "after {patched} s, {stragglers:?}");
+    }
+}
+
 #[test]
 fn a_wait_that_never_passes_ends_at_the_deadline_of_the_drain_as_the_policy_says() {
     for (stragglers, image, result) in [

@@ -314,6 +314,8 @@ pub(crate) fn grant(now: Timestamp) -> Grant {
         mode: hitless_api::GrantMode::Leave,
         mode_reason: String::new(),
         unless_serving: false,
+        unless_in_flight: false,
+        unfetched: false,
         containers,
         labels: BTreeMap::new(),
         annotations: BTreeMap::new(),
@@ -328,6 +330,7 @@ pub(crate) fn grant(now: Timestamp) -> Grant {
         post_check: None,
         waits: Vec::new(),
         config: None,
+        stands: None,
         cancel: None,
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,7 +11,7 @@ use hitless_agent::decision::{Direction, Hold};
 use hitless_agent::drain::observed::{self, Stage as Looking};
 use hitless_agent::drain::observer::Observer;
 use hitless_agent::view::{Count, Observation, Stage};
-use hitless_api::DrainSpec;
+use hitless_api::{DrainSpec, PortTreatment};
 use hitless_kernel::list_holds;
 use tokio::sync::Notify;
 
@@ -102,7 +103,8 @@ impl<'a> Looker<'a> {
     fn order_with(&self, stage: Looking, drain: DrainSpec, probe_periods: Vec<u32>) {
         let containers = vec![self.lab.container_id.clone()];
         let (must_listen, sctp) = (self.must_listen, self.sctp);
-        let target = observed::Target { stage, drain, probe_periods, containers, must_listen, sctp };
+        let udp = drain.ports.iter().any(|port| port.treat == PortTreatment::Udp);
+        let target = observed::Target { stage, drain, probe_periods, containers, must_listen, sctp, udp };
         self.observer.set_targets(BTreeMap::from([(self.lab.pod_uid.clone(), target)]));
     }
 
@@ -149,6 +151,36 @@ pub(crate) fn leave(lab: &Lab) {
     let _server = lab.start_server();
     let count = counted("the new listener is seen", |count| count.listening.is_some());
     assert!(count.listening.unwrap().killed.is_some(), "{count:?}");
+}
+
+/// Websockets on a port of HTTP/1, whose server does not close when its client seems to.
+pub(crate) fn upgraded(lab: &Lab) {
+    let _server = lab.start_server();
+    let clients = [connect(lab), connect(lab)];
+    let upgrade = |client: &TcpStream| {
+        ask(client, "upgrade");
+        assert_eq!(answer(client).unwrap(), "done\n");
+    };
+    clients.iter().for_each(upgrade);
+    let looker = Looker::new(lab);
+    looker.set_target(Looking::Draining, drain());
+    looker.counted("they are asked to end", |count| count.quiet && count.closed == 2);
+    let asked = Instant::now();
+    ask(&clients[0], "fast");
+    let count = looker.counted("they are reset", |count| count.drained());
+    assert_eq!((count.closed, count.destroyed), (0, 2), "{count:?}");
+    assert!(asked.elapsed() >= Duration::from_millis(900), "they had their time: {:?}", asked.elapsed());
+    for mut client in &clients {
+        assert_eq!(client.read(&mut [0]).unwrap_err().kind(), io::ErrorKind::ConnectionReset);
+    }
+
+    // The pod is to serve on: nobody is left there who will never be answered.
+    let mut client = connect(lab);
+    upgrade(&client);
+    looker.counted("it is asked to end", |count| count.closed == 1);
+    looker.observer.set_targets(BTreeMap::new());
+    client.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    assert_eq!(client.read(&mut [0]).unwrap_err().kind(), io::ErrorKind::ConnectionReset);
 }
 
 pub(crate) fn late(lab: &Lab) {

@@ -33,9 +33,9 @@ use std::time::{Duration, Instant};
 
 use hitless_agent::decision::{Direction, Hold};
 use hitless_agent::drain::hold::{self, HoldThreads};
-use hitless_agent::view::{Held, Observation, Stage};
+use hitless_agent::view::{Held, Observation, PreStop, Stage};
 use hitless_api::{DrainSpec, PortDrain, PortTreatment, StragglerPolicy};
-use hitless_kernel::{HoldSpec, PodNetns, SynHold, list_holds};
+use hitless_kernel::{Activity, HoldSpec, PodNetns, SynHold, classify, list_holds};
 use tokio::sync::Notify;
 
 use lab::{Lab, SERVICE_V4, Server, eventually};
@@ -57,18 +57,23 @@ fn main() {
     if std::env::args().nth(1).is_some_and(|argument| argument == "serve") {
         return server::main();
     }
-    let tests: [(&str, Test); 20] = [
+    let tests: [(&str, Test); 25] = [
         ("a restart under a hold fails no client and closes the idle ones kindly", restart),
         ("an operation that ends before the patch lets clients in by replay", cancel),
         ("a restart that is too slow lets clients in at the cap", overrun),
         ("who serves on until it is killed is held for once more, and fails no client", deaf),
         ("requests in flight are waited for, and given up or reset when their time is over", stragglers),
+        ("who does not end when asked to is reset before its server is stopped, and when it serves on", held_on),
+        ("requests that outlast a hold are waited for with nobody held", long),
+        ("clients of a pod that serves on in its preStop hook are held around its end only", serves_on),
+        ("what keeps a process alive that listens no more is ended before the cap", keeps_it_alive),
         ("clients are held for as long as requests in flight take, and afterwards", renewed),
         ("what a killed agent has left behind is removed when its time is over", leftover),
         ("who comes to a pod that has left waits for its new process, and nothing is told", leaving::late_comers),
         ("a pod that leaves: idle ones are closed, others reset, and the new listener is seen", leaving::leave),
         ("connections that are reset when Ready falls are told of, and closed ones are not", losses::reset),
         ("connections that are given to another pod when Ready falls are told of", losses::given_to_another),
+        ("who does not end when asked to is reset", leaving::upgraded),
         ("an answer in pieces that is asked for late is not broken off", leaving::late),
         ("connections that nobody uses are not waited for where that is wished", leaving::unused),
         ("a pod whose sockets can't be seen is neither drained nor held", leaving::silent),
@@ -79,7 +84,9 @@ fn main() {
         ("a pod that is deleted drains while its preStop hook waits", deletion::deletion),
         ("a pod that is not there is a failure and never a hold", missing),
     ];
-    for (name, test) in tests {
+    // As with any test program: those whose name has this.
+    let part = std::env::args().nth(1).unwrap_or_default();
+    for (name, test) in tests.into_iter().filter(|(name, _)| name.contains(&part)) {
         let Some(lab) = Lab::routed() else { return };
         let start = Instant::now();
         test(&lab);
@@ -100,6 +107,8 @@ struct Shop<'a> {
     has_left: bool,
     must_listen: bool,
     sctp: Option<u16>,
+    patience: Duration,
+    pre_stop: Option<PreStop>,
 }
 
 impl<'a> Shop<'a> {
@@ -111,6 +120,8 @@ impl<'a> Shop<'a> {
             has_left: false,
             must_listen: false,
             sctp: None,
+            patience: Duration::ZERO,
+            pre_stop: None,
         }
     }
 
@@ -119,7 +130,19 @@ impl<'a> Shop<'a> {
         let drain = self.drain.clone();
         let (unless_serving, has_left) = (false, self.has_left);
         let (must_listen, sctp, grace) = (self.must_listen, self.sctp, GRACE);
-        let target = hold::Target { hold, containers, unless_serving, has_left, must_listen, sctp, drain, grace };
+        let (patience, pre_stop) = (self.patience, self.pre_stop);
+        let target = hold::Target {
+            hold,
+            containers,
+            unless_serving,
+            has_left,
+            must_listen,
+            sctp,
+            drain,
+            patience,
+            pre_stop,
+            grace,
+        };
         self.holds.set_targets(BTreeMap::from([(self.lab.pod_uid.clone(), target)]));
     }
 
@@ -315,6 +338,116 @@ fn stragglers(lab: &Lab) {
     assert_eq!(shop.begin(), 0);
     assert_eq!(shop.held().unwrap().numbers.destroyed, 1);
     assert_eq!(answer(&slow).unwrap_err().kind(), io::ErrorKind::ConnectionReset);
+}
+
+/// A websocket on a port of HTTP/1.
+fn held_on(lab: &Lab) {
+    let _server = lab.start_server();
+    let upgraded = || {
+        let client = connect(lab);
+        ask(&client, "upgrade");
+        assert_eq!(answer(&client).unwrap(), "done\n");
+        // Of an answer within the same tick as its request the kernel does not tell which was first.
+        eventually("it is idle", || {
+            let inbound = netns(lab).connections().unwrap().inbound;
+            let port = client.local_addr().unwrap().port();
+            let found = inbound.iter().find(|connection| connection.peer.port() == port)?;
+            if classify(found) == Activity::Idle {
+                return Some(());
+            }
+            ask(&client, "fast");
+            assert_eq!(answer(&client).unwrap(), "done\n");
+            None
+        });
+        client
+    };
+    let is_reset =
+        |mut client: TcpStream| assert_eq!(client.read(&mut [0]).unwrap_err().kind(), io::ErrorKind::ConnectionReset);
+    let short = DrainSpec { hold_cap_milliseconds: 1000, ..drain() };
+    let (client, shop) = (upgraded(), Shop::new(lab, short));
+    assert_eq!(shop.begin(), 0);
+    let numbers = shop.held().unwrap().numbers;
+    assert_eq!((numbers.closed, numbers.destroyed), (0, 1), "{numbers:?}");
+    is_reset(client);
+    drop(shop);
+
+    let (client, shop) = (upgraded(), Shop::new(lab, drain()));
+    shop.set_target(Hold::Prepare(Direction::Forward));
+    shop.until("everything is open", |stage| matches!(stage, Stage::Prepared(ports) if *ports > 0));
+    shop.set_target(Hold::Begin(Direction::Forward));
+    shop.until("it is waited for", |stage| matches!(stage, Stage::Settling(1)));
+    thread::sleep(Duration::from_millis(200));
+    shop.holds.set_targets(BTreeMap::new());
+    client.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    is_reset(client);
+}
+
+/// A request that takes longer than clients can be held is waited for with nobody held.
+fn long(lab: &Lab) {
+    let mut server = lab.start_server();
+    let slow = connect(lab);
+    begin_slow_request(lab, &slow);
+    let short = DrainSpec { hold_cap_milliseconds: 1000, ..drain() };
+    let shop = Shop { patience: Duration::from_secs(20), ..Shop::new(lab, short) };
+    shop.set_target(Hold::Prepare(Direction::Forward));
+    shop.until("everything is open", |stage| matches!(stage, Stage::Prepared(ports) if *ports > 0));
+    shop.set_target(Hold::Begin(Direction::Forward));
+    shop.until("a request is in flight", |stage| matches!(stage, Stage::Settling(_)));
+    eventually("nobody is held", || list_holds(&netns(lab)).unwrap().is_empty().then_some(()));
+    for client in newcomers(lab, 3) {
+        assert!(client.join().unwrap().unwrap() < REPETITION, "the old process serves them");
+    }
+    assert!(matches!(shop.held().unwrap().stage, Stage::Settling(1)), "{:?}", shop.held());
+    server.command("release");
+    assert_eq!(answer(&slow).unwrap(), "done\n", "it had its time");
+    let held = shop.until("it has been answered", |stage| matches!(stage, Stage::Settled(_)));
+    assert_eq!(held.stage, Stage::Settled(0));
+    assert!(!list_holds(&netns(lab)).unwrap().is_empty(), "clients are held for the image patch");
+}
+
+/// The old process serves on in its preStop hook: clients are held around its end, and not before.
+fn serves_on(lab: &Lab) {
+    let server = lab.start_server();
+    let load = lab.in_client(|| Load::start(SocketAddr::from((SERVICE_V4, PORT)), 300, PATIENCE));
+    eventually("clients come", || (load.begun() > 100).then_some(()));
+    let pre_stop = Some(PreStop::Sleeps(Duration::from_secs(1)));
+    let shop = Shop { pre_stop, ..Shop::new(lab, DrainSpec { hold_cap_milliseconds: 1000, ..drain() }) };
+    assert_eq!(shop.begin(), 0);
+    assert!(list_holds(&netns(lab)).unwrap().is_empty(), "nobody is held for the image patch");
+    shop.set_target(Hold::Continue(Direction::Forward));
+    let patched = Instant::now();
+    eventually("clients are held", || (!list_holds(&netns(lab)).unwrap().is_empty()).then_some(()));
+    assert!((600..1000).contains(&patched.elapsed().as_millis()), "{:?}: not before", patched.elapsed());
+    eventually("who came before is served", || netns(lab).connections().unwrap().inbound.is_empty().then_some(()));
+    server.kill();
+    let _server = lab.start_server();
+    eventually("the new listener is seen", || shop.held().filter(|held| held.listening.is_some()));
+    eventually("clients are let in", || list_holds(&netns(lab)).unwrap().is_empty().then_some(()));
+    let visits = load.finish();
+    assert_eq!(failures(&visits).len(), 0, "{:?} of {}", failures(&visits).first(), visits.len());
+    assert!(longest(&visits) < Duration::from_millis(900), "{:?}", longest(&visits));
+}
+
+/// As graceful servers do, the old process closes its listener and waits for a request.
+fn keeps_it_alive(lab: &Lab) {
+    let mut server = lab.start_server();
+    let slow = connect(lab);
+    begin_slow_request(lab, &slow);
+    let shop = Shop::new(lab, DrainSpec { hold_cap_milliseconds: 2000, ..drain() });
+    assert_eq!(shop.begin(), 1);
+    server.command("deafen");
+    let clients = newcomers(lab, 3);
+    let start = Instant::now();
+    assert_eq!(answer(&slow).unwrap_err().kind(), io::ErrorKind::ConnectionReset);
+    assert!(start.elapsed() >= Duration::from_millis(1400), "it had its time: {:?}", start.elapsed());
+    server.kill();
+    let _server = lab.start_server();
+    for client in clients {
+        // Nobody is refused.
+        client.join().unwrap().unwrap();
+    }
+    let held = shop.released();
+    assert!(held.numbers.destroyed == 1 && !held.numbers.expired && held.listening.is_some(), "{held:?}");
 }
 
 /// Settling takes longer than an agent's word that it lives, and so does what comes after it.

@@ -140,3 +140,62 @@ fn how_all_pods_get_the_gate_is_said_as_long_as_it_is_possible() {
         assert!(adopted.notes[0].contains("a restart is in place from the opt-in on"), "{}", adopted.notes[0]);
     }
 }
+
+#[test]
+fn what_would_not_be_brought_in_place_is_named_before_anything_is_changed() {
+    let mut meshed = new("a");
+    meshed["spec"]["containers"].as_array_mut().unwrap().push(json!({"name": "proxy", "image": "proxy:v1"}));
+    let snapshot = with_object(plain(&[meshed]), 0, |deployment| {
+        let spec = &mut deployment["spec"]["template"]["spec"];
+        spec["volumes"] = json!([{"name": "keys", "csi": {"driver": "x"}}, {"name": "run", "emptyDir": {}}]);
+        spec["initContainers"] = json!([{"name": "render", "envFrom": [{"configMapRef": {"name": "conf"}}]}]);
+        spec["containers"][0]["volumeMounts"] = json!([{"name": "run"}]);
+        let reads = json!({"fieldRef": {"fieldPath": "metadata.annotations['a']"}});
+        spec["containers"][0]["env"] = json!([{"name": "A", "valueFrom": reads}]);
+    });
+    let notes = considered(&snapshot, true).notes.join("\n");
+    for words in [
+        "init container render is not run again, and it reads ConfigMap conf",
+        "volume keys is not mounted again",
+        "volume run is not emptied",
+        "container proxy is left as it is",
+        "kubectl hitless restart --new-pods -n team deployment/web",
+        "spec.template.spec.containers[web].env[A] reads",
+    ] {
+        assert!(notes.contains(words), "{words} in {notes}");
+    }
+}
+
+#[test]
+fn last_rollouts_that_would_not_have_been_in_place_are_named_and_so_are_labels() {
+    let snapshot = plain(&[new("a")]);
+    let set = |number: u32, image: &str, chart: &str| {
+        let mut set = snapshot.objects[1].raw.clone();
+        set["metadata"]["name"] = format!("web-{number}").into();
+        set["metadata"]["uid"] = format!("rs-{number}").into();
+        set["metadata"]["annotations"] = json!({"deployment.kubernetes.io/revision": number.to_string()});
+        set["spec"]["template"] = json!({"metadata": {"labels": {"app": "web", "helm.sh/chart": chart}},
+            "spec": {"containers": [{"name": "web", "image": image}]}});
+        Arc::new(WorkloadObject::of(set).unwrap())
+    };
+    let with = |sets: [Arc<WorkloadObject>; 3]| {
+        let objects = snapshot.objects[..1].iter().cloned().chain(sets).collect();
+        considered(&snapshot.clone().with_objects(objects), true).notes.join("\n")
+    };
+    let all = || [set(1, "web:v1", "web-1"), set(2, "web:v2", "web-2"), set(3, "web:v3", "web-3")];
+    let text = with(all());
+    let words = "its last rollouts changed labels, too, which are changed in place: helm.sh/chart";
+    assert!(text.contains(words) && !text.contains("would not"), "{text}");
+    let service =
+        json!({"metadata": {"name": "web", "namespace": "team"}, "spec": {"selector": {"helm.sh/chart": "web-3"}}});
+    let service: k8s_openapi::api::core::v1::Service = serde_json::from_value(service).unwrap();
+    let mut selected = snapshot.clone();
+    selected.cluster.services = vec![Arc::new((&service).into())];
+    let objects = selected.objects[..1].iter().cloned().chain(all()).collect();
+    let text = considered(&selected.with_objects(objects), true).notes.join("\n");
+    let words = "1 of its last 2 rollouts would not have been in place: a change of spec.template.metadata.labels[helm.sh/chart] can't be \
+                 made to running pods, because Service web selects pods by it";
+    assert!(text.contains(words), "{text}");
+    let text = with([set(1, "web:v1", "web-1"), set(2, "web:v2", "web-1"), set(3, "web:v3", "web-1")]);
+    assert!(!text.contains("last"), "{text}");
+}

@@ -10,13 +10,19 @@ use super::Cli;
 
 /// Why it is refused, if it is. What stands within a line may leave out what it does not speak of.
 fn refused(command: &Command) -> Option<String> {
-    // What a reader replaces is a word; a number has to be one.
-    let words = command.words.iter().map(|word| if word == "N" { "1" } else { word });
+    // What a reader replaces is a word; a number has to be one, and an image.
+    let words = command.words.iter().map(|word| match word.as_str() {
+        "N" => "1",
+        "IMAGE" => "web:v1",
+        "CONTAINER=IMAGE" => "web=web:v1",
+        word => word,
+    });
     let error = Cli::try_parse_from(["kubectl-hitless"].into_iter().chain(words)).err()?;
     let is_in_part = match error.kind() {
         ErrorKind::MissingRequiredArgument
         | ErrorKind::MissingSubcommand
         | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => !command.whole,
+        ErrorKind::DisplayVersion => true,
         _ => false,
     };
     (!is_in_part).then(|| format!("{}: kubectl hitless {}: {error}", command.at, command.words.join(" ")))

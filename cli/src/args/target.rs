@@ -2,7 +2,9 @@
 
 use std::str::FromStr;
 
-use hitless_api::GroupKind;
+use hitless_api::{GroupKind, label};
+
+use super::image;
 
 /// `[CONTAINER=]IMAGE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,14 +18,42 @@ impl FromStr for ImageArg {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         // Neither a reference nor the name of a container contains an equals sign.
-        let (container, image) = match text.split_once('=') {
-            Some((container, image)) => (Some(container.to_owned()), image),
+        let (container, name) = match text.split_once('=') {
+            Some((container, name)) => (Some(container.to_owned()), name),
             None => (None, text),
         };
-        if image.is_empty() || image.contains('=') || container.as_deref() == Some("") {
+        if name.is_empty() || name.contains('=') || container.as_deref() == Some("") {
             return Err("write for example web=registry.example/web:v2, or the image alone".to_owned());
         }
-        Ok(Self { container, image: image.to_owned() })
+        if !image::is_reference(name) {
+            return Err(format!(
+                "{name:?} is no image; write for example registry.example/web:v2 (only the tag may have capital letters), or \
+                 registry.example/web@sha256: with 64 hexadecimal digits"
+            ));
+        }
+        Ok(Self { container, image: name.to_owned() })
+    }
+}
+
+/// `KEY=VALUE`, or `KEY-` for one that goes, as for `kubectl label`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LabelArg {
+    pub(crate) key: String,
+    pub(crate) value: Option<String>,
+}
+
+impl FromStr for LabelArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let found = match text.split_once('=') {
+            Some((key, value)) => Some((key, Some(value))),
+            None => text.strip_suffix('-').map(|key| (key, None)),
+        };
+        match found.filter(|(key, value)| label::is_key(key) && value.is_none_or(label::is_value)) {
+            Some((key, value)) => Ok(Self { key: key.to_owned(), value: value.map(ToOwned::to_owned) }),
+            None => Err("write for example helm.sh/chart=web-2, or helm.sh/chart- to take it away".to_owned()),
+        }
     }
 }
 
@@ -127,9 +157,18 @@ mod tests {
     #[test]
     fn images_and_bare_names() {
         let image = |text: &str| text.parse::<ImageArg>();
-        assert_eq!(image("web=r.io:5000/web:v2@sha256:1").unwrap().container.as_deref(), Some("web"));
+        assert_eq!(
+            image(&format!("web=r.io:5000/web:v2@sha256:{}", "0".repeat(64))).unwrap().container.as_deref(),
+            Some("web")
+        );
         assert_eq!(image("r.io:5000/web:v2").unwrap(), ImageArg { container: None, image: "r.io:5000/web:v2".into() });
         assert!(image("web=").is_err() && image("=web").is_err() && image("a=b=c").is_err());
+        let label = |text: &str| text.parse::<LabelArg>();
+        assert_eq!(label("a.b/c=d").unwrap(), LabelArg { key: "a.b/c".into(), value: Some("d".into()) });
+        assert_eq!(label("c-").unwrap(), LabelArg { key: "c".into(), value: None });
+        assert!(label("c").is_err() && label("c=-").is_err() && label("=d").is_err());
+        let refused = image("web=UPPER case:v3").unwrap_err();
+        assert!(refused.starts_with(r#""UPPER case:v3" is no image; write for example"#), "{refused}");
         let named = |text: &str| text.parse::<Named>().unwrap().kind;
         assert_eq!((named("web"), named("pod/web")), (None, Some(TargetKind::Pod)));
     }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::scene::{self, idle, rollout, with_grant, with_object};
+use crate::scene::{self, brought, idle, rollout, with_grant, with_object};
 use serde_json::{Value, json};
 
 fn target() -> Target {
@@ -39,7 +39,7 @@ fn asked_for(snapshot: Snapshot, image: &str) -> Snapshot {
 
 #[test]
 fn a_rollout_that_is_a_way_back_already_is_not_turned_round() {
-    let rolling = first_kept(rollout(&[wishing("a", "web:v2"), scene::pod("b", "web:v1")]));
+    let rolling = first_kept(rollout(&[brought(wishing("a", "web:v2"), "web:v2"), scene::pod("b", "web:v1")]));
     let cancelled = decide(&asked_for(rolling, "web:v1"), &target(), Timestamp::UNIX_EPOCH).unwrap();
     let failure = cancelled.failed.as_ref().map(ToString::to_string).unwrap_or_default();
     assert!(cancelled.undo.is_none() && failure.contains("goes back to revision 1 (web:v1) already"), "{cancelled:?}");

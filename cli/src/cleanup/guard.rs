@@ -7,7 +7,7 @@ use hitless_rollout::guard::LABEL;
 use hitless_runtime::admission;
 use hitless_runtime::write::{WriteError, Writes};
 use hitless_store::restore::Restore;
-use hitless_workloads::kind;
+use hitless_workloads::{Write, kind};
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::api::PostParams;
 use kube::{Api, Client};
@@ -50,9 +50,10 @@ fn account(name: &str) -> String {
     format!("system:serviceaccount:{SYSTEM_NAMESPACE}:{name}")
 }
 
-/// Whether it lets a workload go that is held.
+/// Whether it lets a workload go that is held. A CollaSet is held by nobody: what is left of us there is a finalizer.
 pub(super) fn holds(restore: &Restore) -> bool {
-    matches!(restore, Restore::Workload(write) if kind::is_workload(&write.on.group_kind))
+    let is_held = |write: &Write| kind::of_workload(&write.on.group_kind).is_some_and(|kind| kind.guard().is_some());
+    matches!(restore, Restore::Workload(write) if is_held(write))
 }
 
 /// The guard, if it keeps this user from putting that back. Where the user may not look, nothing is known, and so nothing is in the way.
@@ -151,7 +152,7 @@ mod tests {
     async fn a_guard_that_holds_again_what_is_let_go_is_named_before_anything_is_changed() {
         let (client, asked) = cluster(Ok(MUTATING), "jane");
         let scope = Scope::Namespace("team".to_owned());
-        for (yes, changed) in [(false, "nothing was changed"), (true, "no workload was changed")] {
+        for (yes, changed) in [(false, "nothing was changed"), (true, "no held workload was changed")] {
             let failure = cleanup::run(client.clone(), &scope, yes).await.unwrap_err();
             let said = failure.to_string();
             assert_eq!(failure.code(), 1);
@@ -168,6 +169,18 @@ mod tests {
         }
         let asked = asked.lock().unwrap();
         assert!(!asked.iter().any(|request| request.starts_with("PATCH")), "{asked:?}");
+    }
+
+    #[tokio::test]
+    async fn the_finalizer_of_a_collaset_goes_also_where_the_guard_is_installed() {
+        let set = json!({"apiVersion": "apps.kusionstack.io/v1alpha1", "kind": "CollaSet",
+            "metadata": {"namespace": "team", "name": "web", "uid": "u", "resourceVersion": "1", "finalizers": ["apps.kusionstack.io/pre-reclaim"]},
+            "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": {"spec": {"containers": []}}}});
+        let object = kind::read(set).unwrap().unwrap();
+        let write = kind::of_workload(&object.id.group_kind).unwrap().release(&object).unwrap();
+        assert_eq!(write.verb, "remove-finalizer");
+        let wanted = [Restore::Workload(Box::new(write))];
+        assert_eq!(in_the_way(&cluster(Ok(MUTATING), "jane").0, &wanted).await.unwrap(), None);
     }
 
     #[tokio::test]

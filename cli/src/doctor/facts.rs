@@ -68,6 +68,8 @@ pub(crate) struct Facts {
     pub(crate) programs: Seen<BTreeMap<String, Vec<String>>>,
     /// Handlers of runtime classes, by the name of the class.
     pub(crate) runtime_classes: Seen<BTreeMap<String, String>>,
+    /// CollaSets that are being deleted, and that a controller has to let go: `<namespace>/<name>`.
+    pub(crate) leaving_sets: Seen<Vec<String>>,
     /// KusionStack's own manager, if it is seen.
     pub(crate) kuperator: Option<Kuperator>,
     pub(crate) now: Timestamp,
@@ -86,7 +88,7 @@ pub(crate) struct NodeFacts {
     pub(crate) name: String,
     /// `linux`, `windows`.
     pub(crate) os: String,
-    /// There is a machine behind it: nodes of virtual-kubelet and kwok have none.
+    /// An agent can be on it: nodes without a machine (Fargate, virtual-kubelet, kwok) have none.
     pub(crate) is_real: bool,
     pub(crate) kernel: String,
     pub(crate) runtime: String,

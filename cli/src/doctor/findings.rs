@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use super::facts::{Facts, Program, Seen};
 use super::{agents, surroundings};
+use crate::output;
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -49,7 +50,11 @@ impl Finding {
     }
 }
 
+/// Most objects that are named in a sentence.
+const NAMED: usize = 3;
 pub(super) const INSTALL: &str = "install it again: kubectl apply -k manifests";
+const INSTALL_DEFINITIONS: &str = "install them again: kubectl apply -k manifests/crds";
+const INSTALL_BOTH: &str = "install it again: kubectl apply -k manifests/crds, then kubectl apply -k manifests";
 /// What to ask for where something may not be read.
 pub(crate) const ROLES: &str = "the ClusterRoles hitless-view and hitless-view-cluster, each by a ClusterRoleBinding";
 const FIRST_SERVER: (u32, u32) = (1, 36);
@@ -68,7 +73,15 @@ fn install_policies(facts: &Facts) -> &'static str {
 
 /// Every finding, in the order in which it is read.
 pub(crate) fn findings(facts: &Facts) -> Vec<Finding> {
-    let own = [server(facts), definitions(facts), not_served(facts), guard(facts), gate(facts), controller(facts)];
+    let own = [
+        server(facts),
+        definitions(facts),
+        not_served(facts),
+        guard(facts),
+        gate(facts),
+        controller(facts),
+        leaving_sets(facts),
+    ];
     let mut all: Vec<Finding> = own.into_iter().flatten().collect();
     all.extend(rights(facts));
     all.extend(agents::findings(facts));
@@ -102,15 +115,22 @@ fn server(facts: &Facts) -> Option<Finding> {
 
 fn definitions(facts: &Facts) -> Option<Finding> {
     let there = facts.definitions.known()?;
-    let needed = [
-        NodeTransition::crd_name(),
-        TransitionLedger::crd_name(),
-        TransitionBudget::crd_name(),
-        DrainPolicy::crd_name(),
-        TrafficProvider::crd_name(),
-        PodTransitionRule::crd_name(),
-    ];
-    let missing = missing(there, needed);
+    let own = missing(there, [NodeTransition::crd_name(), TransitionLedger::crd_name()]);
+    let mut missing = missing(
+        there,
+        [
+            TransitionBudget::crd_name(),
+            DrainPolicy::crd_name(),
+            TrafficProvider::crd_name(),
+            PodTransitionRule::crd_name(),
+        ],
+    );
+    let install = match (missing.is_empty(), own.is_empty()) {
+        (true, _) => INSTALL,
+        (false, true) => INSTALL_DEFINITIONS,
+        (false, false) => INSTALL_BOTH,
+    };
+    missing.extend(own);
     Some(if missing.is_empty() {
         Finding::ok("all definitions are there")
     } else {
@@ -118,7 +138,7 @@ fn definitions(facts: &Facts) -> Option<Finding> {
             format!("definitions are missing: {}", missing.join(", ")),
             "objects of these kinds can be neither written nor read: nothing is limited by rules and budgets that are not there, and where \
              ledgers or NodeTransitions are missing no pod is operated",
-            INSTALL,
+            install,
         )
     })
 }
@@ -227,6 +247,17 @@ fn controller(facts: &Facts) -> Option<Finding> {
     })
 }
 
+/// Nobody takes their finalizers off.
+fn leaving_sets(facts: &Facts) -> Option<Finding> {
+    let is_there = facts.controller.known()?.as_ref().is_some_and(|controller| controller.ready > 0);
+    let sets = facts.leaving_sets.known().filter(|sets| !is_there && !sets.is_empty())?;
+    Some(Finding::error(
+        format!("CollaSets are being deleted, and no controller lets them go: {}", output::names(sets, NAMED)),
+        "they stay in Terminating, and so do their namespaces where those are deleted",
+        "bring a controller back, or take the finalizers off: kubectl hitless cleanup -A --yes",
+    ))
+}
+
 /// Without its binding a program runs, is Ready, and can do nothing.
 fn rights(facts: &Facts) -> impl Iterator<Item = Finding> {
     let missing = [names::CONTROLLER, names::AGENT].into_iter().filter(|name| {
@@ -264,6 +295,7 @@ fn unread(facts: &Facts) -> Option<Finding> {
         ("NodeTransitions", why(&facts.reports)),
         ("DaemonSets and Deployments of all namespaces", why(&facts.programs)),
         ("runtime classes", why(&facts.runtime_classes)),
+        ("CollaSets", why(&facts.leaving_sets)),
     ];
     let all: Vec<(&str, &str)> = all.into_iter().filter_map(|(what, why)| Some((what, why?))).collect();
     let (_, first) = all.first()?;

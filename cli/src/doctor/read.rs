@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 
-use hitless_api::{NodeTransition, names};
+use hitless_api::{CollaSet, NodeTransition, names};
 use hitless_rollout::guard::Guards;
 use hitless_runtime::admission;
 use hitless_runtime::list;
@@ -23,10 +23,7 @@ use serde::de::DeserializeOwned;
 
 use super::facts::{AgentPod, Facts, NodeFacts, Program, Report, Seen};
 use crate::failure::Failure;
-use crate::source::kuperator;
-
-/// Nodes without a machine.
-const VIRTUAL: [&str; 2] = ["virtual-kubelet", "kwok"];
+use crate::source::{kuperator, placement};
 
 pub(crate) async fn facts(client: &Client) -> Result<Facts, Failure> {
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
@@ -35,18 +32,29 @@ pub(crate) async fn facts(client: &Client) -> Result<Facts, Failure> {
         list::names(&definitions, ListParams::default()),
         admission::policies(client, None),
         reports(client),
-        each(Api::all(client.clone()), |node: Node| Some(node_facts(&node))),
+        each(Api::all(client.clone()), |node: Node| Some((
+            node_facts(&node),
+            node.metadata.labels.unwrap_or_default()
+        ))),
         each(Api::all(client.clone()), |class: RuntimeClass| Some((class.name_any(), class.handler.clone()))),
     );
-    let (controller, bindings, agent, agents, daemon_sets, deployments, kuperator) = futures::join!(
+    let (controller, bindings, agent, agents, daemon_sets, deployments, leaving_sets, kuperator, placement) = futures::join!(
         controller(client),
         bindings(client),
         agent(client),
         agent_pods(client),
         each(Api::all(client.clone()), |set: DaemonSet| Some((place(&set), images(&set.spec.as_ref()?.template)))),
         each(Api::all(client.clone()), |each: Deployment| Some((place(&each), images(&each.spec.as_ref()?.template)))),
+        leaving_sets(client),
         kuperator(client),
+        placement(client),
     );
+    // Of another system than the agents' none is expected anyway, and that is said in other words.
+    let seen_as = |(node, labels): (NodeFacts, _)| {
+        let is_real = node.os != "linux" || !placement.excludes(&node.name, &labels);
+        NodeFacts { is_real, ..node }
+    };
+    let nodes = nodes.map(|nodes| nodes.into_iter().map(seen_as).collect());
     let programs = match (seen(daemon_sets)?, seen(deployments)?) {
         (Seen::Known(mut sets), Seen::Known(deployments)) => {
             sets.extend(deployments);
@@ -68,6 +76,7 @@ pub(crate) async fn facts(client: &Client) -> Result<Facts, Failure> {
         reports: seen(reports)?.served().map(|reports| reports.into_iter().collect()),
         programs,
         runtime_classes: seen(runtime_classes)?.map(|classes| classes.into_iter().collect()),
+        leaving_sets: seen(leaving_sets)?.served(),
         kuperator,
         now: Timestamp::now(),
     })
@@ -182,13 +191,23 @@ fn agent_pod(pod: &Pod) -> Option<AgentPod> {
     })
 }
 
+/// CollaSets that wait for a controller to let them go; `None`: there are none of the kind.
+async fn leaving_sets(client: &Client) -> Result<Option<Vec<String>>, WriteError> {
+    list::all_if_served(&Api::all(client.clone()), ListParams::default(), |set| leaving(&set)).await
+}
+
+fn leaving(set: &CollaSet) -> Option<String> {
+    let meta = &set.metadata;
+    let waits = meta.finalizers.iter().flatten().any(|finalizer| finalizer == names::COLLA_SET_FINALIZER);
+    (meta.deletion_timestamp.is_some() && waits).then(|| place(set))
+}
+
 fn node_facts(node: &Node) -> NodeFacts {
     let info = node.status.as_ref().and_then(|status| status.node_info.clone()).unwrap_or_default();
-    let is_virtual = node.labels().get("type").is_some_and(|kind| VIRTUAL.contains(&kind.as_str()));
     NodeFacts {
         name: node.name_any(),
         os: info.operating_system,
-        is_real: !is_virtual,
+        is_real: true,
         kernel: info.kernel_version,
         runtime: info.container_runtime_version,
     }

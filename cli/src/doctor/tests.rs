@@ -74,6 +74,7 @@ fn healthy() -> Facts {
         reports: Seen::Known(BTreeMap::from([("n1".to_owned(), report()), ("n2".to_owned(), report())])),
         programs: programs(&[("kube-system/kube-proxy", "registry.k8s.io/kube-proxy:v1.36.3")]),
         runtime_classes: Seen::Known(BTreeMap::new()),
+        leaving_sets: Seen::Known(Vec::new()),
         kuperator: None,
         now: now(),
     }
@@ -135,7 +136,8 @@ fn a_definition_that_is_missing_is_named() {
     ]);
     let found = error(&facts);
     assert!(text(&findings(&facts)).contains("definitions are missing: transitionbudgets"), "{found:?}");
-    assert!(found.what.contains("transitionbudgets.hitless.dev") && found.to_do.contains("kubectl apply"), "{found:?}");
+    assert!(found.what.contains("transitionbudgets.hitless.dev"), "{found:?}");
+    assert!(found.to_do.ends_with("kubectl apply -k manifests/crds"), "{found:?}");
 }
 
 #[test]
@@ -271,6 +273,16 @@ fn a_program_without_rights_and_a_controller_that_nobody_wants_are_named() {
     assert!(of(&facts, Level::Error)[0].what.contains("ClusterRoleBinding hitless-controller is not there"));
     facts = Facts { controller: Seen::Known(Some(Program { image: String::new(), wanted: 0, ready: 0 })), ..healthy() };
     assert!(of(&facts, Level::Error)[0].to_do.contains("--replicas=2"));
+}
+
+#[test]
+fn collasets_that_nobody_lets_go_are_named_with_the_way_out() {
+    let leaving = Seen::Known(vec!["team/web".to_owned()]);
+    let facts = Facts { leaving_sets: leaving.clone(), ..healthy() };
+    assert!(of(&facts, Level::Error).is_empty(), "a controller lets it go");
+    let facts = Facts { leaving_sets: leaving, controller: Seen::Known(None), ..healthy() };
+    let found = of(&facts, Level::Error).into_iter().find(|found| found.what.contains("team/web")).unwrap();
+    assert!(found.to_do.contains("kubectl hitless cleanup -A --yes") && found.why.contains("namespaces"), "{found:?}");
 }
 
 #[test]

@@ -70,6 +70,12 @@ impl Report {
         Self { objects, errors, warnings: findings.len() - errors, findings }
     }
 
+    /// The same, and these.
+    pub(super) fn with(mut self, findings: Vec<Finding>) -> Self {
+        self.findings.extend(findings);
+        Self::new(self.findings, self.objects)
+    }
+
     pub(super) fn text(&self) -> String {
         let mut out = String::new();
         for finding in &self.findings {

@@ -1,12 +1,12 @@
 //! Rules that can never pass: the gate itself is asked about the best day there can be, on which every pod is available and
 //! nobody is being operated.
 
-use hitless_rollout::round::words as in_words;
 use std::collections::{BTreeMap, BTreeSet};
 
 use hitless_gate::{
     Approvals, Candidate, Decision, Gate, GateInput, PodFacts, Reason, RuleVerdict, Settings, selector,
 };
+use hitless_rollout::round::{wants_all, words as in_words};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
@@ -47,7 +47,15 @@ pub(super) fn check(
             found.push(Finding::warning(each.object, each.object.node.line_of(&["spec", "selector"]), text));
         }
         let hopeless = hopeless(each, &selected, now).into_iter().filter(|(rule, _)| !each.is_said(rule, said));
-        found.extend(hopeless.map(|(rule, Hopeless { of, because })| {
+        found.extend(hopeless.map(|(rule, Hopeless { of, because, beside_companion })| {
+            if beside_companion {
+                let text = format!(
+                    "rule {rule}: lets pods of {} go only one at a time, while a companion pod serves for each; where none may run, \
+                     never: {because}",
+                    names(&of, NAMED)
+                );
+                return Finding::warning(each.object, each.line_of_rule(&rule), text);
+            }
             let text = match of.split_first() {
                 Some((first, [])) => {
                     format!("rule {rule}: never lets a pod of {first} go, even if all are available: {because}")
@@ -68,13 +76,13 @@ fn is_faulty(known: &Known<'_>) -> bool {
     match &known.limits {
         Limits::Rules(set) => !set.faults().is_empty(),
         Limits::Budget(budget) => !budget.faults().is_empty(),
-        Limits::Disruption(budget) => budget.selector.is_none(),
+        Limits::Disruption(budget) => !budget.faults().is_empty(),
     }
 }
 
 pub(super) fn selects(known: &Known<'_>, pods: &Pods) -> bool {
     (known.is_cluster_wide() || pods.namespace == known.object.namespace())
-        && known.selector().is_some_and(|wanted| selector::matches(wanted, &pods.labels))
+        && known.selector().is_some_and(|wanted| selector::limits(wanted, &pods.labels))
 }
 
 /// A rule that denies although nothing is in use.
@@ -83,6 +91,8 @@ struct Hopeless {
     of: Vec<String>,
     /// The gate's words about the first of them.
     because: String,
+    /// They are all of Deployments, and a companion pod that serves for one of their pods would make room for it.
+    beside_companion: bool,
 }
 
 /// Those of them, by their names.
@@ -104,7 +114,9 @@ fn hopeless(known: &Known<'_>, selected: &[&Pods], now: Timestamp) -> BTreeMap<S
         for rule in denied.filter(|rule| never_passes(rule, selected, is_assumed)) {
             let name = rule.rule_name().trim_start_matches("pdb:").to_owned();
             let because = || words(rule, &limits, selected, is_assumed);
-            let known = found.entry(name).or_insert_with(|| Hopeless { of: Vec::new(), because: because() });
+            let new = || Hopeless { of: Vec::new(), because: because(), beside_companion: true };
+            let known = found.entry(name).or_insert_with(new);
+            known.beside_companion &= wants_all(rule) && pods.of.starts_with("Deployment/");
             known.of.extend(Some(pods.of.clone()).filter(|of| !of.is_empty()));
         }
     }
@@ -165,7 +177,7 @@ fn words(rule: &RuleVerdict, limits: &Limits, selected: &[&Pods], is_assumed: bo
     }
     let advice = rule.unblock().map(|unblock| format!("; {unblock}")).unwrap_or_default();
     // The advice says what the words end with, and by how much.
-    let because = in_words(rule);
+    let because = in_words(rule, false);
     format!("{}{advice}", because.split_once("; so no").map_or(because.as_str(), |(because, _)| because))
 }
 
@@ -223,6 +235,7 @@ fn facts(group: usize, pods: &Pods) -> impl Iterator<Item = PodFacts> {
         node: Some(format!("node-{number}")),
         owner: None,
         available: true,
+        leaving: false,
         unavailable_since: None,
         returned_at: None,
     })

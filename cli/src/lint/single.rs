@@ -14,10 +14,7 @@ pub(super) fn check(known: &Known<'_>, schema: &[Finding]) -> Vec<Finding> {
     let faults = match &known.limits {
         Limits::Rules(set) => set.faults(),
         Limits::Budget(budget) => budget.faults(),
-        Limits::Disruption(budget) if budget.selector.is_none() => {
-            vec!["spec.selector is absent, so it selects no pod; set it".to_owned()]
-        }
-        Limits::Disruption(_) => Vec::new(),
+        Limits::Disruption(budget) => budget.faults(),
     };
     let mut found: Vec<Finding> = faults.into_iter().filter_map(|text| fault(known, text, schema)).collect();
     if let Limits::Rules(set) = &known.limits {
@@ -63,6 +60,11 @@ fn zones(known: &Known<'_>, budget: &Budget, schema: &[Finding]) -> Vec<Finding>
 fn fault(known: &Known<'_>, text: String, schema: &[Finding]) -> Option<Finding> {
     let rule = text.strip_prefix("rule ").and_then(|rest| rest.split_once(": ")).map(|(rule, _)| rule);
     let Some(rule) = rule else {
+        // Of a selector's operator the schema has said more: where it stands.
+        let is_said = |said: &Finding| said.is_error_of(known.object) && said.text.starts_with("spec.selector.");
+        if text.starts_with("spec.selector: ") && schema.iter().any(is_said) {
+            return None;
+        }
         return Some(Finding::error(known.object, known.object.node.line_of(&["spec", "selector"]), text));
     };
     let line = known.line_of_rule(rule);

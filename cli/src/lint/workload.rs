@@ -1,10 +1,10 @@
 //! What a workload says wrong to hitless.
 
 use hitless_api::GroupKind;
-use hitless_api::names::annotations::{RESTART_ANNOTATIONS, UPDATE};
+use hitless_api::names::annotations::{RESTART_ANNOTATIONS, RESTARTS, UPDATE};
 use hitless_api::names::{UPDATE_IN_PLACE, UPDATE_IN_PLACE_ONLY};
-use hitless_workloads::kind;
 use hitless_workloads::restart_annotations::OwnList;
+use hitless_workloads::{OptIn, RestartsWish, kind};
 
 use super::finding::Finding;
 use crate::files::Object;
@@ -12,7 +12,9 @@ use crate::files::Object;
 /// All findings about one workload. `fits`: its schema has nothing to say.
 pub(super) fn check(object: &Object, fits: bool) -> Vec<Finding> {
     let mut findings = restart_annotations(object);
+    findings.extend(restarts(object));
     findings.extend(opt_in(object));
+    findings.extend(too_large(object));
     findings.extend(of_kusionstack(object).filter(|_| fits));
     findings
 }
@@ -41,6 +43,20 @@ fn opt_in(object: &Object) -> Option<Finding> {
         "{UPDATE} is {word:?}, which means nothing, so its changes roll natively; write {UPDATE_IN_PLACE} or {UPDATE_IN_PLACE_ONLY}"
     );
     Some(Finding::error(object, object.node.line_of(&["metadata", "annotations", UPDATE]), text))
+}
+
+/// Too large to look after.
+fn too_large(object: &Object) -> Option<Finding> {
+    let read = kind::read(object.value.clone())?.ok()?;
+    let large = read.template().filter(|_| read.opt_in() != OptIn::No)?.too_large()?;
+    Some(Finding::error(object, object.node.line_of(&["spec", "template"]), large.to_string()))
+}
+
+/// A wish for its restarts that means nothing.
+fn restarts(object: &Object) -> Option<Finding> {
+    let read = kind::read(object.value.clone())?.ok().filter(|read| kind::is_workload(&read.id.group_kind))?;
+    let text = RestartsWish::parse(read.annotations.get(RESTARTS)?).err()?;
+    Some(Finding::error(object, object.node.line_of(&["metadata", "annotations", RESTARTS]), text))
 }
 
 /// One finding for each entry of its restart annotations that means nothing.

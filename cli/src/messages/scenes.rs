@@ -77,7 +77,7 @@ fn waiting() -> Vec<Scene> {
             what: "The pods have an annotation that can't be read.",
             snapshot: rollout(&[invalid(0), invalid(1)]),
             asked: WEB,
-            codes: [1, 3],
+            codes: [3, 3],
             words: &["InvalidDrain", "waiting alone does not help"],
         },
         Scene {
@@ -265,6 +265,7 @@ fn bad_tag() -> Snapshot {
         attempt: 1,
         node: pull.node,
         image: pull.image,
+        rewritten: None,
         created: Some(now()),
         deleting: false,
         state: failed.clone(),

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use hitless_api::pod::PodView;
 use hitless_api::{Hook, HookTime};
 use hitless_gate::{DisruptionBudget, RuleSet, selector};
+use hitless_workloads::{Object, OncePerPod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use crate::output;
@@ -31,9 +33,7 @@ pub(super) fn of_rules(snapshot: &Snapshot, namespace: &str) -> Vec<String> {
     }
     let own = |budget: &&std::sync::Arc<DisruptionBudget>| budget.namespace == namespace;
     for budget in snapshot.cluster.disruption_budgets.iter().filter(own) {
-        let absent =
-            budget.selector.is_none().then(|| "spec.selector is absent, so it selects no pod; set it".to_owned());
-        look(format!("PodDisruptionBudget/{}", budget.name), budget.selector.as_ref(), absent.into_iter().collect());
+        look(format!("PodDisruptionBudget/{}", budget.name), budget.selector.as_ref(), budget.faults());
     }
     if !for_nobody.is_empty() {
         let select = if for_nobody.len() == 1 { "selects" } else { "select" };
@@ -45,7 +45,7 @@ pub(super) fn of_rules(snapshot: &Snapshot, namespace: &str) -> Vec<String> {
 /// Whether none of the pods that are known is selected, although some are known.
 fn governs_nobody(snapshot: &Snapshot, namespace: &str, wanted: Option<&LabelSelector>) -> bool {
     let mut own = snapshot.cluster.pods.iter().filter(|pod| pod.id.namespace == namespace).peekable();
-    own.peek().is_some() && !own.any(|pod| wanted.is_some_and(|wanted| selector::matches(wanted, &pod.labels)))
+    own.peek().is_some() && !own.any(|pod| wanted.is_some_and(|wanted| selector::limits(wanted, &pod.labels)))
 }
 
 /// One note for each hook: its time is its own.
@@ -63,11 +63,23 @@ pub(super) fn of_hooks(hooks: &BTreeMap<String, Hook>) -> impl Iterator<Item = S
     })
 }
 
-/// What a new image means where no other pod serves, and nobody knows how long it takes to start.
-pub(super) fn only_pod(pod: &str) -> String {
-    format!(
-        "warning: no other pod serves while {pod} is operated, and how long the new image takes to start is not known. If it does not \
-         start, there is no service until it is rolled back. In a cluster a companion pod tries it first, where the workload's strategy \
-         and volumes let one run beside it; a second replica does without"
-    )
+/// What the new image would not bring, because it is done once for each pod.
+pub(super) fn once_per_pod(object: &Object, pods: &[&PodView]) -> Vec<String> {
+    let template = object.template();
+    let all = template.map(|template| OncePerPod::all(template, pods)).unwrap_or_default();
+    all.iter().map(|each| each.beforehand(object.opt_in())).collect()
+}
+
+/// What a new image means where no other pod serves, and nobody knows how long it takes to start. `is_tried`: a companion pod may run
+/// beside it, and tries the image first.
+pub(super) fn only_pod(pod: &str, is_tried: bool) -> String {
+    let alone =
+        format!("no other pod serves while {pod} is operated, and how long the new image takes to start is not known");
+    if is_tried {
+        format!("{alone}; a companion pod tries it first, so that one that does not start never gets to {pod}")
+    } else {
+        format!(
+            "warning: {alone}. If it does not start, there is no service until it is rolled back; a second replica would serve meanwhile"
+        )
+    }
 }

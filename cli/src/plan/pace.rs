@@ -16,7 +16,7 @@ impl Pace {
     /// Seconds of an operation of this drain. A pod that is held is not waited for: neither `minSeconds` nor the straggler policy
     /// is for it.
     pub(super) fn seconds(self, drain: &DrainSpec, mode: Option<&GrantMode>) -> u32 {
-        if mode == Some(&GrantMode::Hold) {
+        if mode.is_some_and(GrantMode::stays_in_service) {
             return self.usual;
         }
         // The usual one has the least time of a cluster of which nothing is known.

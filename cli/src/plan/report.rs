@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use hitless_gate::{Reason, RuleVerdict};
-use hitless_rollout::round::{WaitReason, words};
+use hitless_rollout::round::{WaitReason, unblock, words};
 use jiff::Timestamp;
 use serde::Serialize;
 
 use super::simulate::Assumed;
-use super::target::{Change, ImageChange, Way};
+use super::target::{Change, ImageChange, LabelChange, Way};
 use crate::forecast::Expected;
 use crate::obstacle::InTheWay;
 
@@ -18,6 +18,9 @@ pub(super) struct Report {
     pub(super) workload: String,
     pub(super) namespace: String,
     pub(super) images: BTreeMap<String, ImageChange>,
+    /// Of the template.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) labels: BTreeMap<String, LabelChange>,
     /// `InPlace`, `Native` or `Nothing`.
     pub(super) way: &'static str,
     /// Why it is not in place.
@@ -34,9 +37,12 @@ pub(super) struct Report {
     /// Pods that would not be operated, and why.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) left_out: Vec<LeftOut>,
-    /// Rules that would stop the rest for ever.
+    /// What would stop the rest for ever.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) stuck: Vec<Held>,
+    /// How many pods that is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) left: Option<usize>,
     /// Seconds until the last pod is back; absent if that never comes.
     pub(super) seconds: Option<i64>,
     /// The same if connections stay as long as each pod's drain lets them.
@@ -79,11 +85,14 @@ pub(super) struct Going {
     pub(super) expected: Option<Expected>,
 }
 
-/// A rule that holds pods back.
+/// What holds pods back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Held {
     pub(super) rule: String,
+    /// It is one, and not something else that is in the way.
+    #[serde(skip)]
+    pub(super) is_rule: bool,
     pub(super) text: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) unblock: Option<String>,
@@ -100,7 +109,7 @@ pub(super) struct LeftOut {
 
 pub(super) enum Ending<'a> {
     Complete,
-    Stuck(&'a str),
+    Stuck(&'a Held),
     LeftOut(&'a str),
 }
 
@@ -111,19 +120,19 @@ impl Held {
             WaitReason::ServiceOpen(service) | WaitReason::ServiceBusy { service, .. } => format!("service/{service}"),
             other => other.reason().to_owned(),
         };
-        Self { rule, text: waiting.what(), unblock: waiting.unblock().map(Into::into), pods: 1 }
+        Self { rule, is_rule: false, text: waiting.what(), unblock: waiting.unblock().map(Into::into), pods: 1 }
     }
 
-    /// `on_node`: the pod's node is known.
-    pub(super) fn of(rule: &RuleVerdict, on_node: bool) -> Self {
+    /// `on_node`: the pod's node is known. `beside_companion`: as in the verdict of the pod.
+    pub(super) fn of(rule: &RuleVerdict, on_node: bool, beside_companion: bool) -> Self {
         let (text, unblock) = match &rule.because {
             Reason::PerNodeMinAvailable { fewest, .. } if !on_node => (
                 format!("at least {fewest} must stay on the pod's node, and how many are there is not known"),
                 Some("say how many nodes there are, with --nodes".to_owned()),
             ),
-            _ => (words(rule), rule.unblock()),
+            _ => (words(rule, beside_companion), unblock(rule, beside_companion)),
         };
-        Self { rule: String::from(&*rule.rule), text, unblock, pods: 1 }
+        Self { rule: String::from(&*rule.rule), is_rule: true, text, unblock, pods: 1 }
     }
 }
 
@@ -140,6 +149,7 @@ impl Report {
             workload: change.target.to_string(),
             namespace: change.namespace.clone(),
             images: change.images.clone(),
+            labels: change.labels.clone(),
             way: match change.way {
                 Way::InPlace(_) => "InPlace",
                 Way::Native(_) => "Native",
@@ -153,6 +163,7 @@ impl Report {
             steps: Vec::new(),
             left_out: Vec::new(),
             stuck: Vec::new(),
+            left: None,
             seconds: None,
             at_most_seconds: None,
         }
@@ -160,7 +171,7 @@ impl Report {
 
     pub(super) fn ending(&self) -> Ending<'_> {
         match (self.stuck.first(), self.left_out.first()) {
-            (Some(held), _) => Ending::Stuck(&held.rule),
+            (Some(held), _) => Ending::Stuck(held),
             (None, Some(left)) => Ending::LeftOut(&left.pod),
             (None, None) => Ending::Complete,
         }

@@ -6,6 +6,7 @@ use hitless_api::Hook;
 use hitless_gate::{Decision, Reason, RuleVerdict, Verdict};
 use hitless_rollout::gate_cache::GateCache;
 use hitless_rollout::round::{PodVerdict, Round, WaitReason, explain, round};
+use hitless_workloads::Obstacle;
 use jiff::{SignedDuration, Timestamp, Unit};
 
 use super::notes;
@@ -38,6 +39,14 @@ pub(super) fn run(prepared: &Snapshot, target: &Target, assumed: &Assumed, repor
     let world = World::new(prepared.observed(start), assumed.from_files);
     let mut cache = GateCache::new(prepared.settings.clone());
     let first = round(&world.cluster, &mut cache, start);
+    let own_verdicts = || first.verdicts.iter().filter(|verdict| own.contains(&verdict.pod.uid));
+    if let Some(WaitReason::Natively(why)) = own_verdicts().find_map(|verdict| match &verdict.waiting {
+        natively @ Some(WaitReason::Natively(_)) => natively.as_ref(),
+        _ => None,
+    }) {
+        (report.way, report.why) = ("Native", why.clone());
+        return;
+    }
     let (stays, due): (Vec<&PodVerdict>, Vec<&PodVerdict>) = first
         .verdicts
         .iter()
@@ -69,7 +78,9 @@ pub(super) fn run(prepared: &Snapshot, target: &Target, assumed: &Assumed, repor
     );
     report.notes.extend(notes::of_hooks(&first.hooks));
     // Those that go together see it in what their clients would notice.
-    report.notes.extend(first.alone.iter().filter(|_| own.len() == 1).map(|pod| notes::only_pod(pod)));
+    report
+        .notes
+        .extend(first.alone.iter().filter(|_| own.len() == 1).map(|(pod, is_tried)| notes::only_pod(pod, *is_tried)));
     if first.steps.iter().any(|step| matches!(step, Step::Back { .. })) {
         report.notes.push("pods that are not available now are assumed to come back at once".to_owned());
     }
@@ -79,8 +90,15 @@ pub(super) fn run(prepared: &Snapshot, target: &Target, assumed: &Assumed, repor
                 .to_owned(),
         );
     }
+    if !first.beside_companion.is_empty() {
+        let rules = first.beside_companion.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+        report.notes.push(format!(
+            "a companion pod of the new version serves while each pod is operated, because {rules} wants all pods to stay"
+        ));
+    }
     report.steps = first.steps;
     report.stuck = first.stuck;
+    report.left = first.left;
 }
 
 /// Whether pods of later waves leave only because of what the controller will know by then.
@@ -109,12 +127,17 @@ struct Course {
 struct Outcome {
     steps: Vec<Step>,
     stuck: Vec<Held>,
+    /// How many pods are left then.
+    left: Option<usize>,
+    /// Rules that let pods go only beside a companion pod.
+    beside_companion: BTreeSet<String>,
     asked: BTreeSet<String>,
     has_post_check: bool,
     /// Hooks of the target's pods by their names.
     hooks: BTreeMap<String, Hook>,
-    /// The pod that goes for another image while no other one serves, and nobody knows how long it is away.
-    alone: Option<String>,
+    /// The pod that goes for another image while no other one serves, and nobody knows how long it is away; and whether a companion pod
+    /// tries the image first.
+    alone: Option<(String, bool)>,
     end: Timestamp,
 }
 
@@ -149,9 +172,14 @@ impl Course {
             let landing = self.flights.values().min().copied();
             let gates = waits().filter_map(|verdict| verdict.gate.as_ref());
             let changes = gates.flat_map(Verdict::denied).filter_map(RuleVerdict::changes_at);
-            // A rule says itself when it changes; for the rest the round does.
-            let waits_otherwise =
-                waits().any(|verdict| verdict.waiting.is_some() && verdict.waiting != Some(WaitReason::Rules));
+            // A rule says itself when it changes, also for who waits for the turn of a pod that it keeps; for the rest the round does.
+            let ruled = waits().filter(|verdict| verdict.waiting == Some(WaitReason::Rules));
+            let ruled: BTreeSet<&str> = ruled.map(|verdict| verdict.pod.name.as_str()).collect();
+            let waits_otherwise = waits().any(|verdict| match &verdict.waiting {
+                None | Some(WaitReason::Rules) => false,
+                Some(WaitReason::Obstacle(Obstacle::NotItsTurn { first, .. })) => !ruled.contains(first.as_str()),
+                Some(_) => true,
+            });
             let wake = first.wake_at.filter(|_| waits_otherwise);
             let next = landing.into_iter().chain(changes).chain(wake).filter(|next| *next > at).min();
             match next {
@@ -168,18 +196,23 @@ impl Course {
                     let held = held(&self.world, waits(), true);
                     let Back { pods, missing } = self.world.bring_back(at);
                     if pods.is_empty() && missing == 0 {
-                        self.outcome.stuck = held;
-                        return self.outcome;
+                        return self.stuck(held);
                     }
                     self.outcome.steps.push(Step::Back { at, seconds, pods, missing, held });
                 }
                 Some(_) | None => {
-                    self.outcome.stuck = held(&self.world, waits(), true);
-                    return self.outcome;
+                    let held = held(&self.world, waits(), true);
+                    return self.stuck(held);
                 }
             }
         }
         self.outcome.end = self.flights.values().copied().chain([at]).max().unwrap_or(at);
+        self.outcome
+    }
+
+    /// Nobody goes any more.
+    fn stuck(mut self, held: Vec<Held>) -> Outcome {
+        (self.outcome.stuck, self.outcome.left) = (held, Some(self.due.len()));
         self.outcome
     }
 
@@ -230,6 +263,7 @@ impl Course {
     fn go(&mut self, verdict: &PodVerdict, at: Timestamp) -> Option<Going> {
         let forecast = verdict.expected.as_ref()?;
         let is_known = !self.world.cluster.unknown.modes;
+        self.world.expect(&verdict.pod.uid, forecast);
         let pod = self.world.pod(&verdict.pod.uid)?;
         let seconds = if is_known {
             self.pace.seconds(&forecast.drain, Some(&forecast.mode.mode))
@@ -239,8 +273,10 @@ impl Course {
         if self.due.contains(&verdict.pod.uid) {
             let named = forecast.hooks.iter().map(|hook| (hook.name.clone(), hook.clone()));
             self.outcome.hooks.extend(named);
+            let rules = verdict.gate.iter().filter(|gate| !gate.allowed).flat_map(Verdict::denied);
+            self.outcome.beside_companion.extend(rules.map(|rule| rule.rule.to_string()));
             if is_known && forecast.is_alone && forecast.gap_milliseconds.is_none() {
-                self.outcome.alone.get_or_insert_with(|| verdict.pod.name.clone());
+                self.outcome.alone.get_or_insert_with(|| (verdict.pod.name.clone(), verdict.beside_companion));
             }
         }
         let expected = is_known.then(|| Expected::from(forecast));
@@ -268,20 +304,26 @@ fn waits_for_pods(verdict: &PodVerdict) -> bool {
 }
 
 /// What holds pods back, each once with the number of pods and the words for the first of them: first what is no rule. Waiting for
-/// an approver is not counted: it is assumed to agree as soon as there is room. `all`: what passes in a moment counts, too.
+/// another pod's turn is not said beside what that one waits for. Waiting for an approver is not counted: it is assumed to agree as
+/// soon as there is room. `all`: what passes in a moment counts, too.
 fn held<'a>(world: &World, verdicts: impl Iterator<Item = &'a PodVerdict>, all: bool) -> Vec<Held> {
     let (mut waits, mut rules) = (BTreeMap::<String, Held>::new(), BTreeMap::<&str, Held>::new());
+    let mut turns: Option<Held> = None;
     for verdict in verdicts {
         match (&verdict.waiting, &verdict.gate) {
             (Some(WaitReason::Rules), Some(gate)) => {
                 let denied = gate.rules.iter().filter(|rule| rule.verdict == Decision::Denied);
                 for rule in denied.filter(|rule| !matches!(rule.because, Reason::AwaitingApproval { .. })) {
-                    rules
-                        .entry(&rule.rule)
-                        .and_modify(|held| held.pods += 1)
-                        .or_insert_with(|| Held::of(rule, world.is_on_node(&verdict.pod.uid)));
+                    rules.entry(&rule.rule).and_modify(|held| held.pods += 1).or_insert_with(|| {
+                        let on_node = world.is_on_node(&verdict.pod.uid);
+                        Held::of(rule, on_node, verdict.beside_companion)
+                    });
                 }
             }
+            (Some(waiting @ WaitReason::Obstacle(Obstacle::NotItsTurn { .. })), _) => match &mut turns {
+                Some(held) => held.pods += 1,
+                None => turns = Some(Held::waits(waiting)),
+            },
             (Some(waiting), _)
                 if all || !(waiting.is_brief() || matches!(waiting, WaitReason::ServicePublishing(_))) =>
             {
@@ -291,5 +333,6 @@ fn held<'a>(world: &World, verdicts: impl Iterator<Item = &'a PodVerdict>, all: 
             (Some(_) | None, _) => {}
         }
     }
-    waits.into_values().chain(rules.into_values()).collect()
+    let turns = turns.filter(|_| waits.is_empty() && rules.is_empty());
+    turns.into_iter().chain(waits.into_values()).chain(rules.into_values()).collect()
 }

@@ -1,4 +1,4 @@
-//! The workload with its new images, as far as the controller's own planner would bring it before it operates pods.
+//! The workload with its new images and labels, as far as the controller's own planner would bring it before it operates pods.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,18 +10,20 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::args::{ImageArg, Target};
+use crate::args::{ImageArg, LabelArg, Target};
 use crate::failure::Failure;
 use crate::snapshot::{Snapshot, WorkloadObject};
 
 /// Writes of the planner before pods are operated: an entry of the history, and the mark. More would be a circle.
 const MOST_WRITES: usize = 4;
 
-/// What the new images mean.
+/// What the new images and labels mean.
 pub(super) struct Change {
     pub(super) target: Target,
     pub(super) namespace: String,
     pub(super) images: BTreeMap<String, ImageChange>,
+    /// Of the template.
+    pub(super) labels: BTreeMap<String, LabelChange>,
     pub(super) opted_in: bool,
     pub(super) way: Way,
 }
@@ -35,6 +37,14 @@ pub(super) struct ImageChange {
     pub(super) asks_registry: bool,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct LabelChange {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) from: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) to: Option<String>,
+}
+
 pub(super) enum Way {
     /// With everything written that comes before the pods.
     InPlace(Box<Snapshot>),
@@ -43,7 +53,20 @@ pub(super) enum Way {
     Nothing,
 }
 
-pub(super) fn change(snapshot: &Snapshot, target: &Target, images: &[ImageArg]) -> Result<Change, Failure> {
+impl Change {
+    /// Whether the template has all of it already.
+    pub(super) fn is_none(&self) -> bool {
+        self.images.values().all(|image| image.from == image.to)
+            && self.labels.values().all(|label| label.from == label.to)
+    }
+}
+
+pub(super) fn change(
+    snapshot: &Snapshot,
+    target: &Target,
+    images: &[ImageArg],
+    labels: &[LabelArg],
+) -> Result<Change, Failure> {
     let missing = || snapshot.missing(&format!("{target} does not exist"));
     let found = snapshot.find(target).ok_or_else(missing)?;
     let workload = found.workload.ok_or_else(missing)?;
@@ -57,6 +80,8 @@ pub(super) fn change(snapshot: &Snapshot, target: &Target, images: &[ImageArg]) 
         let asks_registry = policy == PullPolicy::Always && image::digest_of(&to).is_none();
         changes.insert(container, ImageChange { from, to, asks_registry });
     }
+    let all = labels.iter().map(|label| (label.key.clone(), set_label(&mut next["spec"]["template"], label)));
+    let labels = all.collect();
     let opted_in = workload.opt_in() != OptIn::No;
     if !opted_in {
         next["metadata"]["annotations"][annotations::UPDATE] = names::UPDATE_IN_PLACE.into();
@@ -68,7 +93,18 @@ pub(super) fn change(snapshot: &Snapshot, target: &Target, images: &[ImageArg]) 
     }
     let way = prepare(prepared, &uid);
     let namespace = found.namespace.to_owned();
-    Ok(Change { target: target.clone(), namespace, images: changes, opted_in, way })
+    Ok(Change { target: target.clone(), namespace, images: changes, labels, opted_in, way })
+}
+
+fn set_label(template: &mut Value, wanted: &LabelArg) -> LabelChange {
+    let labels = &mut template["metadata"]["labels"];
+    let from = labels[&wanted.key].as_str().map(ToOwned::to_owned);
+    match (&wanted.value, labels.as_object_mut()) {
+        (Some(value), _) => labels[&wanted.key] = value.clone().into(),
+        (None, Some(labels)) => _ = labels.remove(&wanted.key),
+        (None, None) => {}
+    }
+    LabelChange { from, to: wanted.value.clone() }
 }
 
 /// Returns the container, its image until now and its pull policy.
@@ -133,8 +169,8 @@ fn carry_out(snapshot: Snapshot, write: &Write) -> Snapshot {
                 Err(_) => snapshot,
             }
         }
-        Request::Look | Request::Absent { .. } => snapshot,
-        Request::Delete { .. } => {
+        Request::Try(_) | Request::Look | Request::Absent { .. } => snapshot,
+        Request::Delete(_) => {
             let mut objects = snapshot.objects.clone();
             objects.retain(|object| object.view.id != write.on);
             snapshot.with_objects(objects)

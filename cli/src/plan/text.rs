@@ -19,9 +19,12 @@ pub(super) fn render(report: &Report) -> String {
 }
 
 fn all(out: &mut String, report: &Report) -> std::fmt::Result {
-    let images: Vec<String> =
-        report.images.iter().map(|(name, change)| format!("{name}: {} -> {}", change.from, change.to)).collect();
-    writeln!(out, "{} in {}, {}", report.workload, report.namespace, images.join(", "))?;
+    let images = report.images.iter().map(|(name, change)| format!("{name}: {} -> {}", change.from, change.to));
+    let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "none".to_owned());
+    let labels = report.labels.iter();
+    let labels = labels.map(|(key, change)| format!("label {key}: {} -> {}", value(&change.from), value(&change.to)));
+    let changes: Vec<String> = images.chain(labels).collect();
+    writeln!(out, "{} in {}, {}", report.workload, report.namespace, changes.join(", "))?;
     match report.way {
         "Native" => writeln!(out, "Kubernetes would roll it, with new pods: {}", report.why)?,
         "Nothing" => writeln!(out, "nothing to do: {}", report.why)?,
@@ -32,6 +35,10 @@ fn all(out: &mut String, report: &Report) -> std::fmt::Result {
 
 fn in_place(out: &mut String, report: &Report) -> std::fmt::Result {
     writeln!(out, "in place, {}, from {}", count(report.pods), time(report.start))?;
+    if !report.labels.is_empty() {
+        let keys: Vec<&String> = report.labels.keys().collect();
+        writeln!(out, "labels that are changed in place, too: {}", names(&keys))?;
+    }
     let waves = report.steps.iter().filter(|step| matches!(step, Step::Wave { .. })).count();
     let mut number = 0;
     // What holds each wave back in the same way is said once.
@@ -75,8 +82,7 @@ fn in_place(out: &mut String, report: &Report) -> std::fmt::Result {
         writeln!(out, "not operated: {}: {}", left.pod, because.join("; "))?;
     }
     if !report.stuck.is_empty() {
-        let pods = report.stuck.iter().map(|held| held.pods).max().unwrap_or_default();
-        writeln!(out, "then nothing moves any more; what is left: {}", count(pods))?;
+        writeln!(out, "then nothing moves any more; what is left: {}", count(report.left.unwrap_or_default()))?;
         rules(out, "because", &report.stuck)?;
         for held in &report.stuck {
             held.unblock.as_ref().map_or(Ok(()), |unblock| {

@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use hitless_api::names::IN_SERVICE;
+use hitless_api::names::{IN_SERVICE, labels};
 use hitless_api::pod::{ConditionView, PodView};
 use hitless_api::{Change, Grant, MicroTime, Outcome, Phase, PostCheck, Transition, TransitionResult};
 use hitless_gate::{Answer, Approval, Approvals, Question};
 use hitless_rollout::Ask;
+use hitless_rollout::mode::Forecast;
 use hitless_rollout::round::{Round, Write};
 use hitless_rollout::snapshot::{Evidence, LedgerView, NodeTransitionView, OperationKey, Snapshot as Cluster, Version};
 use hitless_workloads::{World as Workloads, kind};
@@ -31,6 +32,9 @@ pub(crate) struct World {
     index: HashMap<String, usize>,
     /// Pods whose node was made up.
     without_node: BTreeSet<String>,
+    /// How long pods that are operated are away until they listen, and until they are ready, in milliseconds, where that was learned:
+    /// each shows it anew of its version.
+    gaps: HashMap<String, (Option<u32>, Option<u32>)>,
 }
 
 impl World {
@@ -52,7 +56,7 @@ impl World {
             }
         }
         let index = cluster.pods.iter().enumerate().map(|(index, pod)| (pod.id.uid.clone(), index)).collect();
-        Self { cluster, index, without_node }
+        Self { cluster, index, without_node, gaps: HashMap::new() }
     }
 
     pub(crate) fn pod(&self, uid: &str) -> Option<&PodView> {
@@ -158,6 +162,11 @@ impl World {
         has_written
     }
 
+    /// The pod of this uid is going to be away for as long as is forecast.
+    pub(crate) fn expect(&mut self, uid: &str, forecast: &Forecast) {
+        self.gaps.insert(uid.to_owned(), (forecast.gap_milliseconds, forecast.ready_milliseconds));
+    }
+
     /// The pod's operation ends well: it runs what was granted, and is Ready.
     pub(crate) fn finish(&mut self, uid: &str, at: Timestamp) {
         let mut nodes = self.cluster.node_transitions.values_mut();
@@ -166,7 +175,8 @@ impl World {
         let Some((grant, node)) = found else { return };
         let node = Arc::make_mut(node);
         node.transitions.retain(|transition| !transition.is_of(&grant));
-        node.transitions.push(done(&grant, at));
+        let (gap_milliseconds, ready_milliseconds) = self.gaps.get(uid).copied().unwrap_or_default();
+        node.transitions.push(Transition { gap_milliseconds, ready_milliseconds, ..done(&grant, at) });
         let key = OperationKey { id: grant.id.clone(), since: grant.granted.0 };
         let pod = self.index.get(uid).and_then(|index| self.cluster.pods.get_mut(*index));
         self.cluster.evidence.insert(key, if pod.is_some() { Evidence::Ready } else { Evidence::Gone });
@@ -223,6 +233,10 @@ fn missing(cluster: &Cluster) -> Vec<PodView> {
             let mut pod = (*like).clone();
             pod.id.uid = format!("{} missing {number}", object.id.uid);
             pod.id.name = format!("{} missing {number}", object.id.name);
+            // Else it would serve clients of the Service that another pod has for itself.
+            if let Some(name) = pod.labels.get_mut(labels::POD_NAME) {
+                name.clone_from(&pod.id.name);
+            }
             pod
         }));
     }

@@ -7,6 +7,7 @@ fn arguments(target: &str, containers: &[&str]) -> RestartArgs {
         target: target.parse().unwrap(),
         containers: containers.iter().map(ToString::to_string).collect(),
         job: false,
+        new_pods: false,
         wait: false,
         timeout: Duration::ZERO,
     }
@@ -99,4 +100,35 @@ fn what_is_native_about_it_is_said() {
     let paused = crate::scene::with_annotation(driven, "hitless.dev/paused", "true");
     let words = to_know(&paused.cluster.objects[0]).unwrap();
     assert!(words.ends_with("kubectl hitless resume -n team deployment/web"), "{words}");
+}
+
+#[test]
+fn new_pods_are_asked_for_by_the_template_and_refused_where_none_are_made() {
+    let driven = crate::scene::idle(&[pod("a", "web:v2")]);
+    let ask = |snapshot: &Snapshot, target: &str| {
+        new_pods::decided(snapshot, &target.parse().unwrap(), Timestamp::UNIX_EPOCH)
+    };
+    let decided = ask(&driven, "deployment/web").unwrap();
+    let mut raw = driven.objects[0].raw.clone();
+    raw["metadata"]["resourceVersion"] = driven.cluster.objects[0].resource_version.clone().into();
+    // The API server takes what is absent for null in a test.
+    raw["spec"]["template"]["metadata"]["annotations"] = Value::Null;
+    raw["metadata"]["annotations"]["hitless.dev/rollout"] = Value::Null;
+    json_patch::patch(&mut raw, &decided.patch.unwrap().operations()).unwrap();
+    assert_eq!(raw["spec"]["template"]["metadata"]["annotations"]["hitless.dev/new-pods"], "1970-01-01T00:00:00Z");
+    assert_eq!(raw["spec"]["paused"], true, "it is held in the same write, as every change is");
+    assert!(decided.said.starts_with("deployment/web asks for new pods; watch it with: "), "{}", decided.said);
+    assert_eq!(ask(&driven, "pod/a").unwrap_err().code(), 2);
+    let only = crate::scene::with_annotation(driven, "hitless.dev/update", "in-place-only");
+    let text = ask(&only, "deployment/web").unwrap_err().to_string();
+    assert!(text.contains("kubectl annotate -n team deployment/web hitless.dev/update=in-place --overwrite"), "{text}");
+}
+
+#[test]
+fn what_a_restart_in_place_leaves_is_said() {
+    let snapshot = crate::scene::with_object(crate::scene::idle(&[pod("a", "web:v2")]), 0, |deployment| {
+        deployment["spec"]["template"]["spec"]["volumes"] = json!([{"name": "keys", "csi": {"driver": "x"}}]);
+    });
+    let words = not_done(&snapshot.cluster.objects[0], &[]).unwrap();
+    assert!(words.contains("volume keys") && words.ends_with("--new-pods -n team deployment/web"), "{words}");
 }

@@ -50,7 +50,7 @@ fn absent_note(absent: &[Part]) -> Option<String> {
     };
     let names = names.into_iter().collect::<Vec<_>>().join(", ");
     Some(format!(
-        "{names}: the {kinds} not installed in this cluster; install {them}: kubectl apply -k manifests; see: kubectl hitless doctor"
+        "{names}: the {kinds} not installed in this cluster; install {them}: kubectl apply -k manifests/crds, kubectl apply -k manifests; see: kubectl hitless doctor"
     ))
 }
 
@@ -218,8 +218,8 @@ mod tests {
         assert_eq!(
             said(&[(Part::Budgets, Unread::NotInstalled)]),
             [
-                "TransitionBudgets: the kind is not installed in this cluster; install it: kubectl apply -k manifests; see: kubectl \
-              hitless doctor"
+                "TransitionBudgets: the kind is not installed in this cluster; install it: kubectl apply -k manifests/crds, kubectl \
+              apply -k manifests; see: kubectl hitless doctor"
             ]
         );
         let no = || Unread::Refused("is forbidden".to_owned());

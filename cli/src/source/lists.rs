@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use hitless_api::large::outlined;
 use hitless_api::pod::PodView;
 use hitless_rollout::prefetch::{NamePool, PrefetchView};
 use hitless_rollout::snapshot::NodeView;
@@ -30,9 +31,9 @@ pub(super) fn view<K, T: From<K>>(object: K) -> Option<T> {
     Some(T::from(object))
 }
 
-#[expect(clippy::needless_pass_by_value, clippy::unnecessary_wraps, reason = "the form of all views")]
+#[expect(clippy::unnecessary_wraps, reason = "the form of all views")]
 pub(super) fn pod(pod: Pod) -> Option<PodView> {
-    Some(PodView::from(&pod))
+    Some(PodView::from(&outlined(pod)))
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "the form of all views")]

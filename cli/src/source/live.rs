@@ -190,6 +190,7 @@ impl Live {
             events: self.events.values(),
             kuperator: self.first.kuperator.clone(),
             guards: self.first.guards.clone(),
+            placement: self.first.placement.clone(),
             unread: self.first.unread.clone(),
             ..Snapshot::default()
         };

@@ -1,16 +1,17 @@
 //! From what is in the cluster to what is said of it. Pure; what is decided is the controller's own round.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, GrantOp, MicroTime, Outcome, Phase, Reservation, Transition};
-use hitless_rollout::round::{Explanation, Lasting, PodVerdict, Reload, WaitReason, WorkloadReport};
+use hitless_rollout::companion::is_companion;
+use hitless_rollout::round::{Explanation, Lasting, Reload, WaitReason, WorkloadReport, no_agent};
 use hitless_workloads::{Stage, foreign};
 use jiff::Timestamp;
 
 use super::at_rest::{IDLE, NOT_OPTED_IN, PAUSED, RESTARTING, operated};
 use super::jobs;
-use super::report::{PodStatus, Report, State, WorkloadStatus};
+use super::report::{PodStatus, Report, State, WorkloadStatus, finishing};
 use crate::obstacle::InTheWay;
 use crate::snapshot::{EventView, Snapshot};
 
@@ -92,7 +93,19 @@ impl<'a> Observer<'a> {
         let mut pods: Vec<PodStatus> = group.pods.iter().map(|pod| self.pod(pod, group)).collect();
         pods.sort_by(|a, b| a.name.cmp(&b.name));
         let workload = group.workload;
+        let companions: BTreeSet<&str> =
+            group.pods.iter().filter(|pod| is_companion(pod)).map(|pod| pod.id.uid.as_str()).collect();
+        // A pod whose image was only patched, or that is not Ready yet, is not updated. A companion pod is one more than those that count.
+        let is_under_way = |pod: &&PodStatus| {
+            if companions.contains(pod.uid.as_str()) || pod.leaves {
+                return false;
+            }
+            let is_behind = workload.is_some_and(|workload| workload.behind.contains(&pod.uid));
+            !is_behind && (!pod.ready || matches!(pod.state, State::Running(_) | State::Reserved))
+        };
+        let under_way = pods.iter().filter(is_under_way).count();
         let (stage, why) = workload.map_or_else(Default::default, stage);
+        let why = if stage == "Finishing" { finishing(under_way) } else { why };
         let failure = workload.and_then(|workload| workload.failures.first());
         let halted = failure.map(|(pod, reason)| format!("halted, because {} ended as {reason}", pod.name));
         // So many have failed that nobody goes any more, and the mark is not written yet or can't be.
@@ -121,12 +134,6 @@ impl<'a> Observer<'a> {
         let why = [why].into_iter().chain(unsaid).filter(|words| !words.is_empty()).collect::<Vec<_>>().join("; ");
         let is_moving = ["Rolling", RESTARTING].contains(&stage);
         let progress = if is_moving { progress(&pods) } else { String::new() };
-        // A pod whose image was only patched, or that is not Ready yet, is not updated.
-        let is_under_way = |pod: &&PodStatus| {
-            let is_behind = workload.is_some_and(|workload| workload.behind.contains(&pod.uid));
-            !is_behind && (!pod.ready || matches!(pod.state, State::Running(_) | State::Reserved))
-        };
-        let under_way = pods.iter().filter(is_under_way).count();
         let at_target = workload.map_or(0, |workload| workload.total - workload.behind.len());
         WorkloadStatus {
             stage,
@@ -163,6 +170,7 @@ impl<'a> Observer<'a> {
             uid: pod.id.uid.clone(),
             node: pod.node.clone(),
             ready: pod.ready(),
+            leaves: pod.terminating,
             state: State::UpToDate,
             connections: None,
             elapsed_seconds: None,
@@ -181,19 +189,28 @@ impl<'a> Observer<'a> {
                 .filter(|words| !words.is_empty())
                 .collect::<Vec<_>>()
                 .join("; ");
+            if matches!(status.state, State::Running(_)) {
+                let away = no_agent(pod, &self.snapshot.cluster);
+                status.why.extend(away.map(|away| format!("; nothing goes on: {}", away.text())));
+            }
             if operation.grant.op == GrantOp::Foreign && matches!(status.state, State::Running(_)) {
                 status.why.extend(foreign::operators(pod).map(|words| format!(": {words}")));
             }
         } else if let Some(reservation) = self.reservations.get(uid) {
             status.state = State::Reserved;
             status.elapsed_seconds = Some(self.seconds_since(&reservation.since));
-            "its place in the budget is taken, the grant is being written".clone_into(&mut status.why);
+            let why = if reservation.removal {
+                "it serves nobody, and is deleted now"
+            } else {
+                "its place in the budget is taken, the grant is being written"
+            };
+            why.clone_into(&mut status.why);
         } else if self.wish(pod).is_some() {
             status.state = State::Waiting;
             (status.why, status.blocked) = self.why(group, pod);
-            let verdict = self.explanation.pods.get(uid).and_then(|known| known.verdict.as_ref());
-            status.stays = verdict.is_some_and(PodVerdict::stays);
-            status.needs_change = verdict.is_some_and(|verdict| verdict.lasting() == Lasting::ByChange);
+            let lasting = self.explanation.pods.get(uid).and_then(|known| known.lasting);
+            status.stays = lasting.is_some_and(|lasting| lasting != Lasting::ByItself);
+            status.needs_change = lasting == Some(Lasting::ByChange);
         } else if group.workload.is_some_and(|workload| is_held_off(workload, uid)) {
             status.state = State::Waiting;
             "its workload is halted".clone_into(&mut status.why);
@@ -339,7 +356,8 @@ pub(crate) const BLOCKED: &str = "RolloutBlocked";
 /// The last thing that the controller said of an object, if it was of the kind that explains waiting.
 fn last_event<'a>(events: impl IntoIterator<Item = &'a EventView>, uid: &str) -> Option<String> {
     let last = events.into_iter().filter(|event| event.regarding == uid).max_by_key(|event| event.time)?;
-    let explains_nothing = ["RolloutHeld", "RolloutFinished", "NativeRollout", "RestartRequested", "OptInRemoved"];
+    let explains_nothing =
+        ["RolloutHeld", "RolloutFinished", "NativeRollout", "RestartRequested", "OptInRemoved", "FetchingImages"];
     let waits = !explains_nothing.contains(&last.reason.as_str());
     waits.then(|| format!("{}: {}", last.reason, last.note))
 }
@@ -363,13 +381,14 @@ fn stage(workload: &WorkloadReport) -> (&'static str, String) {
     let paused = workload.paused.filter(|_| workload.opted_in).map(|pause| pause.advice(&workload.id));
     match &workload.stage {
         Stage::NotOurs => (NOT_OPTED_IN, not_opted_in(workload)),
-        Stage::Idle => (IDLE, paused.unwrap_or_default()),
-        Stage::Native => ("Native", "its native controller, which rolls it Kubernetes' own way".to_owned()),
+        Stage::Idle => (IDLE, paused.unwrap_or_else(|| why.to_owned())),
+        Stage::Native => {
+            let native = "its native controller, which rolls it Kubernetes' own way";
+            ("Native", [why, native].into_iter().filter(|words| !words.is_empty()).collect::<Vec<_>>().join("; "))
+        }
         Stage::Rolling => paused.map_or(("Rolling", String::new()), |paused| (PAUSED, paused)),
-        Stage::Finishing => (
-            "Finishing",
-            "all pods have its version; the last operations end, and the workload's own objects follow".to_owned(),
-        ),
+        // What is said of it depends on the pods.
+        Stage::Finishing => ("Finishing", String::new()),
         Stage::SteppingAside(_) => ("SteppingAside", format!("{why}; it goes on Kubernetes' own way")),
         Stage::Halted(_) => ("Halted", format!("{why}; pods that are made anew get the version before")),
         Stage::Refused(_) => (

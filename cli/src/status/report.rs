@@ -91,6 +91,15 @@ pub(crate) struct Restart {
     pub(crate) total: usize,
 }
 
+/// Of a rollout of which no pod waits any more: so many of those that count are being operated, or are not Ready yet.
+pub(super) fn finishing(under_way: usize) -> String {
+    match under_way {
+        0 => "all pods have its version, and the workload's own objects follow".to_owned(),
+        1 => "no pod waits any more; 1 is still being brought to its version".to_owned(),
+        more => format!("no pod waits any more; {more} are still being brought to its version"),
+    }
+}
+
 /// One pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -100,6 +109,9 @@ pub(crate) struct PodStatus {
     pub(crate) uid: String,
     pub(crate) node: Option<String>,
     pub(crate) ready: bool,
+    /// It is being deleted.
+    #[serde(skip)]
+    pub(crate) leaves: bool,
     pub(crate) state: State,
     /// Connections that are left, at the agent's last report.
     pub(crate) connections: Option<u32>,

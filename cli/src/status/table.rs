@@ -156,6 +156,7 @@ mod tests {
             uid: name.into(),
             node: Some("n1".into()),
             ready: true,
+            leaves: false,
             state,
             connections: None,
             elapsed_seconds: None,

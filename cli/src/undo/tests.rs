@@ -1,5 +1,5 @@
 use super::*;
-use crate::scene::{pod, rollout, with_annotation, with_history, with_object};
+use crate::scene::{brought, pod, rollout, with_annotation, with_history, with_object};
 use serde_json::json;
 
 fn target() -> Target {
@@ -15,7 +15,7 @@ fn undone(snapshot: &Snapshot, to_revision: Option<u64>) -> Result<String, Strin
 
 /// A rollout from `web:v1` to `web:v2`, before that `web:v0`.
 fn rolling() -> Snapshot {
-    let snapshot = rollout(&[pod("a", "web:v2"), pod("b", "web:v1")]);
+    let snapshot = rollout(&[brought(pod("a", "web:v2"), "web:v2"), pod("b", "web:v1")]);
     with_history(with_history(snapshot, "web:v0", 1), "web:v1", 2)
 }
 

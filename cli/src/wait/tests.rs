@@ -40,6 +40,15 @@ fn done_means_lifted_updated_complete_and_ready() {
 }
 
 #[test]
+fn a_pod_that_is_being_deleted_is_not_waited_for_once_all_others_are_there() {
+    let mut leaving = pod("c", "web:v1");
+    leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T01:00:00Z");
+    let of = |pods: &[Value]| with(idle(pods), |deployment| deployment["spec"]["replicas"] = json!(2));
+    assert!(done(&found(&of(&[pod("a", "web:v2"), pod("b", "web:v2"), leaving.clone()]))).unwrap());
+    assert!(!done(&found(&of(&[pod("a", "web:v2"), leaving]))).unwrap(), "its replacement is not there");
+}
+
+#[test]
 fn a_halted_or_refused_rollout_fails_at_once() {
     let ended = json!({"id": "g", "phase": "Returning", "since": "2026-01-01T00:00:00.000000Z",
         "result": {"outcome": "Failed", "reason": "AdmissionDenied"}});
@@ -181,7 +190,11 @@ fn what_only_a_change_helps_is_told_from_what_may_pass() {
     // Another pod is down, and may come back.
     let mut down = pod("b", "web:v2");
     down["status"]["conditions"] = json!([]);
-    assert_eq!(code(with_rule(rollout(&[pod("a", "web:v1"), down]), 1)), None);
+    let is_down = with_rule(rollout(&[pod("a", "web:v1"), down]), 1);
+    let failure = late("deployment/web", ON, found(&is_down).pods.iter());
+    assert_eq!(code(is_down), None);
+    assert_eq!(failure.code(), 4, "{failure}");
+    assert!(!failure.to_string().contains("waiting alone"), "{failure}");
     let draining = json!({"id": "g", "phase": "Draining", "since": "2026-01-01T00:00:00.000000Z"});
     assert_eq!(code(with_grant(with_rule(old(), 0), "a", &draining)), None, "an operation is under way");
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hitless_api::GrantOp;
 use hitless_api::grant::ImageChange;
 use hitless_gate::{Decision, Reason, RuleVerdict};
-use hitless_rollout::round::{Explanation, WaitReason, words};
+use hitless_rollout::round::{Explanation, Lasting, WaitReason, unblock, words};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -73,6 +73,9 @@ pub(crate) struct PodAnswer {
     /// It waits until somebody does something: neither time nor what is under way helps.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) stays: bool,
+    /// It waits until what was written is changed, or the pod for whose turn it waits does: no time helps, and nobody who acts unasked.
+    #[serde(skip)]
+    needs_change: bool,
 }
 
 /// What one rule says.
@@ -92,9 +95,13 @@ pub(crate) struct RuleAnswer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Blocked<'a> {
     No,
+    /// Until that is changed.
     ByRule(&'a str),
     /// Its workload is paused.
     ByPause(&'a str),
+    /// By something else that was written, until that is changed.
+    ByChange(&'a str),
+    /// By what may pass without that.
     Otherwise(&'a str),
     /// The workload, by its name.
     Halted(&'a str),
@@ -145,11 +152,14 @@ impl Answer {
     /// Whether something is in the way that neither time nor what is under way takes away. Who wishes nothing waits for nothing.
     pub(crate) fn blocked(&self) -> Blocked<'_> {
         let stuck = || self.pods.iter().filter(|pod| pod.is_stuck());
-        if let Some(pod) = stuck().find(|pod| pod.is_free() && pod.is_denied()) {
+        if let Some(pod) = stuck().find(|pod| pod.needs_change && pod.is_free() && pod.is_denied()) {
             return Blocked::ByRule(&pod.pod);
         }
         if let Some(pod) = stuck().find(|pod| pod.is_paused()) {
             return Blocked::ByPause(&pod.pod);
+        }
+        if let Some(pod) = stuck().find(|pod| pod.needs_change) {
+            return Blocked::ByChange(&pod.pod);
         }
         match (stuck().next(), &self.halted) {
             (Some(pod), _) => Blocked::Otherwise(&pod.pod),
@@ -225,8 +235,10 @@ fn is_about_approval(because: &Reason) -> bool {
 fn pod(explanation: &Explanation, workload: &WorkloadStatus, status: &PodStatus) -> Option<PodAnswer> {
     let known = explanation.pods.get(&status.uid)?;
     let details = known.details.as_ref()?;
+    let beside = details.verdict.beside_companion;
+    let lasting = known.lasting.unwrap_or_else(|| details.verdict.lasting());
     let mut rules: Vec<RuleAnswer> =
-        details.rules.iter().flat_map(|verdict| &verdict.rules).map(RuleAnswer::of).collect();
+        details.rules.iter().flat_map(|verdict| &verdict.rules).map(|rule| RuleAnswer::of(rule, beside)).collect();
     // Stable: otherwise in the order of the rules' names.
     rules.sort_by_key(|rule| rule.verdict.verdict == Decision::Allowed);
     Some(PodAnswer {
@@ -248,13 +260,15 @@ fn pod(explanation: &Explanation, workload: &WorkloadStatus, status: &PodStatus)
             State::Running(_) | State::Reserved => {
                 details.rules.iter().flat_map(|verdict| &verdict.rules).any(hitless_rollout::round::rule_stays)
             }
-            State::UpToDate | State::Waiting | State::Ended(_) => details.verdict.stays(),
+            State::UpToDate | State::Waiting | State::Ended(_) => lasting != Lasting::ByItself,
         },
+        needs_change: lasting == Lasting::ByChange,
     })
 }
 
 impl RuleAnswer {
-    fn of(verdict: &RuleVerdict) -> Self {
-        Self { text: words(verdict), unblock: verdict.unblock(), verdict: verdict.clone() }
+    fn of(verdict: &RuleVerdict, beside_companion: bool) -> Self {
+        let (text, unblock) = (words(verdict, beside_companion), unblock(verdict, beside_companion));
+        Self { text, unblock, verdict: verdict.clone() }
     }
 }

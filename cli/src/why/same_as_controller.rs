@@ -20,7 +20,7 @@ use cluster::{Draw, draw, now};
 const DRAWS: usize = 2_000;
 
 /// Every reason. A new one is added here, and has to come up.
-const REASONS: [&str; 25] = [
+const REASONS: [&str; 26] = [
     "InProgress",
     "ReleasePending",
     "PodNotCached",
@@ -32,6 +32,7 @@ const REASONS: [&str; 25] = [
     "ServicePublishing",
     "ServiceOpen",
     "ServiceBusy",
+    "TooLarge",
     "HostNetwork",
     "StaticPod",
     "Job",
@@ -62,21 +63,27 @@ fn variant(waiting: &WaitReason) -> &'static str {
         | WaitReason::ServicePublishing(_)
         | WaitReason::ServiceOpen(_)
         | WaitReason::ServiceBusy { .. }
+        | WaitReason::SiblingAway(_)
+        | WaitReason::TooLarge(_)
         | WaitReason::HostNetwork
         | WaitReason::StaticPod
         | WaitReason::Job
         | WaitReason::Terminating
         | WaitReason::NotScheduled
         | WaitReason::NodeGone(_)
-        | WaitReason::AgentNotReady(_)
+        | WaitReason::AgentNotReady { .. }
+        | WaitReason::NoAgentPossible(_)
         | WaitReason::NodeFull(_)
         | WaitReason::ImagePulling { .. }
         | WaitReason::ImageNotFetched { .. }
         | WaitReason::Learning(_)
         | WaitReason::Companion { .. }
+        | WaitReason::MadeAnew
         | WaitReason::PrefetchOnly
         | WaitReason::Paused { .. }
+        | WaitReason::Dependency(_)
         | WaitReason::Reload
+        | WaitReason::NamespaceUnread(_)
         | WaitReason::OwnerUnreadable(_)
         | WaitReason::LeftToKuperator(_)
         | WaitReason::LedgerFull
@@ -84,6 +91,8 @@ fn variant(waiting: &WaitReason) -> &'static str {
         | WaitReason::AgentTooOld { .. }
         | WaitReason::NotDrained(_)
         | WaitReason::ApplicationRefused(_)
+        | WaitReason::Natively(_)
+        | WaitReason::LossExpected(_)
         | WaitReason::Halted { .. } => waiting.reason(),
     }
 }

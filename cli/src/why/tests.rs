@@ -1,12 +1,13 @@
 use std::sync::Arc;
 
 use hitless_api::{PodTransitionRule, TransitionBudget};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::scene::{
-    pod, rollout, with_annotation, with_budget, with_drain_policy, with_gap, with_grant, with_object, with_reservation,
-    with_rule,
+    pod, rollout, with_annotation, with_budget, with_drain_policy, with_gap, with_grant, with_known_start, with_object,
+    with_reservation, with_rule,
 };
 use crate::snapshot::{Part, Unread};
 
@@ -76,6 +77,31 @@ fn what_is_no_rule_is_named_with_what_to_do() {
     assert!(matches!(answer.blocked(), Blocked::Otherwise("a")));
 }
 
+/// As the controller sees it, whose watch keeps only an outline of such objects.
+#[test]
+fn what_is_too_large_to_look_after_is_named_with_what_to_do() {
+    let env: Vec<Value> = (0..6_000).map(|number| json!({"name": format!("a{number}")})).collect();
+    let mut large = old("a");
+    large["spec"]["containers"][0]["env"] = json!(env);
+    let read = hitless_api::large::outlined(serde_json::from_value(large).unwrap());
+    let mut snapshot = rollout(&[old("b")]);
+    let read = Arc::new(hitless_api::pod::PodView::from(&read));
+    snapshot.cluster = snapshot.cluster.clone().with_pods(vec![read]);
+    let (text, answer) = why(&snapshot, "pod/a");
+    assert!(text.contains("! TooLarge: it has 12"), "{text}");
+    assert!(matches!(answer.blocked(), Blocked::ByChange("a")), "{:?}", answer.blocked());
+
+    let snapshot = with_object(rollout(&[old("a")]), 0, |web| {
+        web["spec"]["template"]["spec"]["containers"][0]["env"] = json!(env);
+    });
+    let (text, _) = why(&snapshot, "deployment/web");
+    let round = snapshot.observed(now());
+    let mut cache = hitless_rollout::gate_cache::GateCache::new(snapshot.settings.clone());
+    let events = hitless_rollout::round::round(&round, &mut cache, now()).events;
+    let said = events.iter().find(|event| event.reason == "TooLarge").unwrap();
+    assert!(said.text.contains("until then its changes roll natively") && text.contains(&said.text), "{text}");
+}
+
 #[test]
 fn hooks_that_make_no_sense_are_in_the_way_and_one_that_is_waited_for_is_named() {
     let mut pod = old("a");
@@ -84,7 +110,7 @@ fn hooks_that_make_no_sense_are_in_the_way_and_one_that_is_waited_for_is_named()
     let words =
         "! InvalidDrain: annotation hitless.dev/hooks is not usable: ask: it has to have exactly one of http and exec";
     assert!(text.contains(words), "{text}");
-    assert!(matches!(answer.blocked(), Blocked::Otherwise("a")));
+    assert!(matches!(answer.blocked(), Blocked::ByChange("a")));
     let waiting = json!({"id": "g", "phase": "Leaving", "since": "2026-01-01T00:00:20.000000Z",
         "message": "hook ask that says not yet; it is called again at 2026-01-01T00:00:50Z: exporting"});
     let (text, _) = why(&with_grant(rollout(&[old("a")]), "a", &waiting), "pod/a");
@@ -164,6 +190,37 @@ fn pods_of_which_the_same_is_said_are_said_once() {
     assert!(text.contains("pod/web-0") && text.contains("web-5 and 3 more: wishes an update and waits"), "{text}");
 }
 
+/// That one is being deleted, and may take long.
+fn leaving(name: &str) -> Value {
+    let mut pod = old(name);
+    pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T01:00:00Z");
+    pod
+}
+
+#[test]
+fn a_pod_that_is_being_deleted_is_waited_for_until_it_is_replaced_and_no_longer() {
+    let of_three =
+        |pods: &[Value]| with_object(rollout(pods), 0, |deployment| deployment["spec"]["replicas"] = json!(3));
+    let (text, answer) = why(&of_three(&[old("a"), old("b"), leaving("c")]), "web");
+    assert!(
+        text.contains("held by: c (being deleted)") && text.contains("wait until 1 more pod is available"),
+        "{text}"
+    );
+    assert_eq!(answer.blocked(), Blocked::No, "its replacement comes by itself");
+    assert!(!text.contains("is unavailable anyway"), "{text}");
+    let (text, answer) = why(&of_three(&[old("a"), old("b"), old("d"), leaving("c")]), "pod/a");
+    assert!(!text.contains("held by") && text.contains("wishes an update; nothing is in the way"), "{text}");
+    assert_eq!(answer.blocked(), Blocked::No);
+    let mut unready = old("d");
+    unready["status"]["conditions"] = json!([]);
+    let (text, _) = why(&of_three(&[old("a"), old("b"), unready, leaving("c")]), "pod/a");
+    assert!(text.contains("held by: d (unavailable)") && text.contains("and 1 is\n"), "c counts no more: {text}");
+    // One that is being operated keeps its place.
+    let reserved = with_reservation(of_three(&[old("a"), old("b"), old("d"), leaving("c")]), "c");
+    let (text, _) = why(&reserved, "pod/a");
+    assert!(text.contains("held by: c ("), "{text}");
+}
+
 /// What the controller wrote into the status of a webhook rule.
 fn webhook(status: &Value) -> Snapshot {
     let mut snapshot = rollout(&[old("a")]);
@@ -214,7 +271,7 @@ fn an_operated_pod_says_which_post_check_keeps_it_from_returning() {
     snapshot.cluster.rules.push(Arc::new(rule.into()));
     let checking = json!({"id": "g", "phase": "Checking", "since": "2026-01-01T00:00:20.000000Z"});
     let (text, answer) = why(&with_grant(snapshot, "a", &checking), "pod/a");
-    assert_eq!(answer.blocked(), Blocked::ByRule("a"));
+    assert_eq!(answer.blocked(), Blocked::Otherwise("a"), "somebody may label it");
     insta::assert_snapshot!("post_check", text);
 }
 
@@ -236,7 +293,7 @@ fn budgets_parse_as_the_api_server_returns_them() {
 
 #[test]
 fn a_pod_says_which_way_it_would_go_and_an_operated_one_which_way_it_goes() {
-    let snapshot = with_gap(rollout(&[old("a"), old("b")]), 300);
+    let snapshot = with_known_start(rollout(&[old("a"), old("b")]), 300);
     let (text, answer) = why(&snapshot, "pod/a");
     insta::assert_snapshot!("mode", text);
     let json = serde_json::to_value(&answer.pods[0]).unwrap();
@@ -274,4 +331,45 @@ fn a_policy_that_makes_no_sense_is_in_the_way_and_one_that_was_not_read_leaves_t
     let note = "note: DrainPolicies not read: drainpolicies is forbidden; which mode pods would get is not known";
     assert!(text.contains(note) && answer.pods[0].expected.is_none(), "{text}");
     assert!(text.contains("nothing is in the way"), "{text}");
+}
+
+/// With a PodDisruptionBudget that wants all pods to stay.
+fn all_stay(mut snapshot: Snapshot) -> Snapshot {
+    let budget: PodDisruptionBudget = serde_json::from_value(json!({
+        "metadata": {"name": "web", "namespace": "team"}, "spec": {"selector": {"matchLabels": {"app": "web"}}, "minAvailable": "100%"}
+    }))
+    .unwrap();
+    snapshot.cluster.disruption_budgets.push(Arc::new(budget.into()));
+    snapshot
+}
+
+#[test]
+fn a_budget_that_lets_none_of_all_go_is_no_end_where_a_companion_pod_may_run() {
+    let code = |answer: &Answer| verdict(answer.blocked()).map_err(|failure| failure.code());
+    let pods = ["a", "b", "c"].map(old);
+    let closed = all_stay(rollout(&pods));
+    let beside = with_annotation(closed.clone(), "hitless.dev/companion", "Auto");
+    let (text, answer) = why(&beside, "web");
+    assert!(text.contains("! Companion: companion pod web-companion-"), "{text}");
+    assert!(
+        text.contains("so one goes at a time, while a companion pod serves for it") && !text.contains("lower the"),
+        "{text}"
+    );
+    assert_eq!(code(&answer), Ok(()));
+    // One is being operated, and the others follow.
+    let (text, answer) = why(&with_reservation(beside, "a"), "pod/b");
+    assert!(text.contains("- pdb:web: ") && !text.contains("ever goes"), "{text}");
+    assert_eq!(code(&answer), Ok(()));
+    let (text, answer) = why(&closed, "web");
+    assert!(text.contains("so no available pod ever goes") && text.contains("lower the minimum below 3"), "{text}");
+    assert_eq!((answer.blocked(), code(&answer)), (Blocked::ByRule("a"), Err(3)), "nobody stands in");
+}
+
+#[test]
+fn a_pod_that_is_down_is_no_reason_that_only_a_change_ends() {
+    let mut down = pod("b", "web:v2");
+    down["status"]["conditions"] = json!([]);
+    let (text, answer) = why(&with_rule(rollout(&[old("a"), down]), 1), "pod/a");
+    assert!(text.contains("held by: b (unavailable)") && text.contains("wait until 1 more pod is available"), "{text}");
+    assert_eq!(answer.blocked(), Blocked::Otherwise("a"), "it may come back, and somebody may have to do something");
 }

@@ -58,6 +58,7 @@ fn pod(out: &mut String, pod: &PodAnswer, others: &[&str], nothing: &str) -> std
     }
     let wish = match pod.wishes {
         Some(GrantOp::Restart) => "a restart",
+        Some(GrantOp::Relabel) => "other labels, and nothing else",
         Some(GrantOp::Drain) => "to leave service for good",
         Some(GrantOp::Foreign) => "that others may operate it",
         Some(_) => "an update",
@@ -112,6 +113,7 @@ fn holder(holder: &BudgetConsumer) -> String {
     let why = match holder.why {
         Consumption::Reserved => "reserved",
         Consumption::Unavailable => "unavailable",
+        Consumption::Leaving => "being deleted",
         Consumption::RecentlyReady => "Ready for less than minReadySeconds",
         Consumption::GoesNow => "goes now",
     };

@@ -19,7 +19,7 @@ use kube::api::{ApiResource, DynamicObject};
 use kube::{Api, Client};
 use rustls::crypto::SecureRandom;
 use serde_json::Value;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::parameter;
 use super::requests::{Call, Config, Failure, Request};
@@ -27,6 +27,7 @@ use super::wire::{Question, Resource};
 
 use hitless_gate::approval::target::Target;
 
+use reach::Located;
 pub use reach::{Limits, Named, Reach};
 
 /// Pods that are read at the same time for one request.
@@ -49,16 +50,27 @@ impl Approvers {
     /// Sends a request; returns the body of the answer. Takes no longer than the request may.
     pub async fn send(&self, call: &Call) -> Result<Vec<u8>, Failure> {
         let limit = Duration::try_from(call.timeout).unwrap_or_default();
-        let answer = match &call.request {
-            Request::Ask(pods) => timeout(limit, self.ask(call, pods)).await,
-            Request::Poll(task) => timeout(limit, self.poll(&call.config, task)).await,
+        let until = Instant::now() + limit;
+        let within = |what: &str| Failure::Unreachable(format!("{what} within {} s", limit.as_secs()));
+        let prepared = match &call.request {
+            Request::Ask(pods) => timeout_at(until, self.question(call, pods)).await,
+            Request::Poll(task) => Ok(poll(&call.config, task)),
         };
-        answer.unwrap_or_else(|_| {
-            Err(Failure::Unreachable(format!("no answer from the approver within {} s", limit.as_secs())))
-        })
+        let prepared = prepared.unwrap_or_else(|_| Err(within("the parameters can't be filled in")))?;
+        let (namespace, target) = (&call.rule.namespace, prepared.target.clone());
+        let answer = timeout_at(until, self.request(namespace, prepared)).await;
+        match answer.unwrap_or_else(|_| Err(within("no answer from the approver"))) {
+            Err(Failure::Unreachable(why)) if !self.reach.tells(namespace, &target) => {
+                let rule = &call.rule;
+                let (rule_set, rule) = (&rule.rule_set, &rule.rule);
+                tracing::warn!(%namespace, %rule_set, %rule, approver = %target.authority, %why, "an approver gives no answer");
+                Err(Failure::Unreachable(no_answer(&target)))
+            }
+            answer => answer,
+        }
     }
 
-    async fn ask(&self, call: &Call, pods: &[PodRef]) -> Result<Vec<u8>, Failure> {
+    async fn question(&self, call: &Call, pods: &[PodRef]) -> Result<Prepared, Failure> {
         let webhook = &call.config.webhook;
         let target = Target::of(&webhook.client_config).map_err(Failure::Misconfigured)?;
         let tls = trust::client_config(webhook.client_config.ca_bundle.as_deref())?;
@@ -76,35 +88,25 @@ impl Approvers {
         };
         let body = serde_json::to_vec(&question)
             .map_err(|error| Failure::Unreachable(format!("the question can't be written: {error}")))?;
-        self.request(&target, tls, Method::POST, body).await
+        Ok(Prepared { target, tls, method: Method::POST, body })
     }
 
-    async fn poll(&self, config: &Config, task: &str) -> Result<Vec<u8>, Failure> {
-        let missing =
-            || Failure::Misconfigured("the rule does not say where to poll; set webhook.clientConfig.poll".into());
-        let poll = config.webhook.client_config.poll.as_ref().ok_or_else(missing)?;
-        let target = Target::poll(poll).map_err(Failure::Misconfigured)?;
-        let tls = trust::client_config(poll.ca_bundle.as_deref())?;
-        self.request(&target.about_task(poll.raw_query_key.as_deref(), task), tls, Method::GET, Vec::new()).await
-    }
-
-    async fn request(
-        &self,
-        target: &Target,
-        tls: rustls::ClientConfig,
-        method: Method,
-        body: Vec<u8>,
-    ) -> Result<Vec<u8>, Failure> {
-        let addresses = match &target.service {
-            Some((namespace, name)) => self.reach.check(target, self.addresses(namespace, name, target.port).await?)?,
-            None => self.reach.resolve(target).await?,
+    /// Sends it to a target of a rule of `namespace`.
+    async fn request(&self, namespace: &str, request: Prepared) -> Result<Vec<u8>, Failure> {
+        let Prepared { target, tls, method, body } = request;
+        let look = async {
+            match &target.service {
+                Some((namespace, name)) => self.addresses(namespace, name, target.port).await,
+                None => reach::resolve(&target).await,
+            }
         };
-        let answer = http::send(target, &addresses, Arc::new(tls), method, body).await;
+        let addresses = self.reach.locate(namespace, &target, look).await?;
+        let answer = http::send(&target, &addresses, Arc::new(tls), method, body).await;
         answer.map_err(|error| Failure::Unreachable(format!("{}: {error}", target.authority)))
     }
 
     /// The Service's cluster addresses: the image has no resolver of its own, and this needs none.
-    async fn addresses(&self, namespace: &str, name: &str, port: u16) -> Result<Vec<SocketAddr>, Failure> {
+    async fn addresses(&self, namespace: &str, name: &str, port: u16) -> Result<Located, Failure> {
         let failed = |why: &str| Failure::Unreachable(format!("Service {namespace}/{name} {why}"));
         let api: Api<Service> = Api::namespaced(self.client.clone(), namespace);
         let service = match timeout(Writes::TIMEOUT, api.get_opt(name)).await {
@@ -113,13 +115,14 @@ impl Approvers {
             Ok(Ok(None)) => return Err(failed("does not exist")),
             Ok(Ok(Some(service))) => service.spec.unwrap_or_default(),
         };
+        let selects_pods = service.selector.is_some_and(|selector| !selector.is_empty());
         let all = service.cluster_ips.unwrap_or_default().into_iter().chain(service.cluster_ip);
         let addresses: Vec<SocketAddr> =
             all.filter_map(|address| Some(SocketAddr::new(address.parse::<IpAddr>().ok()?, port))).collect();
         if addresses.is_empty() {
             Err(failed("has no cluster address; it must not be headless"))
         } else {
-            Ok(addresses)
+            Ok(Located { addresses, selects_pods })
         }
     }
 
@@ -148,6 +151,33 @@ impl Approvers {
             Ok(Ok(_)) => Err(failed("is gone")),
         }
     }
+}
+
+/// A request before anybody knows whether it may be sent.
+struct Prepared {
+    target: Target,
+    tls: rustls::ClientConfig,
+    method: Method,
+    body: Vec<u8>,
+}
+
+fn poll(config: &Config, task: &str) -> Result<Prepared, Failure> {
+    let missing =
+        || Failure::Misconfigured("the rule does not say where to poll; set webhook.clientConfig.poll".into());
+    let poll = config.webhook.client_config.poll.as_ref().ok_or_else(missing)?;
+    let target = Target::poll(poll).map_err(Failure::Misconfigured)?;
+    let tls = trust::client_config(poll.ca_bundle.as_deref())?;
+    let target = target.about_task(poll.raw_query_key.as_deref(), task);
+    Ok(Prepared { target, tls, method: Method::GET, body: Vec::new() })
+}
+
+/// The same words whatever happened: they go to whoever may read the rule's pods, and who writes rules must not learn by them which
+/// addresses and ports of the network there are.
+fn no_answer(target: &Target) -> String {
+    format!(
+        "{}: no usable answer: it is away or late, or TLS or HTTP fails; the log of hitless-controller says which",
+        target.authority
+    )
 }
 
 /// A random UUID, version 4.

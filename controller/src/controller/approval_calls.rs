@@ -106,7 +106,14 @@ mod tests {
             pod: pod.clone(),
             operation: "u.update".into(),
         };
-        let verdict = PodVerdict { pod, owner: None, waiting: Some(waiting), gate: None, expected: None };
+        let verdict = PodVerdict {
+            pod,
+            owner: None,
+            waiting: Some(waiting),
+            gate: None,
+            expected: None,
+            beside_companion: false,
+        };
         Round { asks: vec![ask], verdicts: vec![verdict], ..Round::default() }
     }
 

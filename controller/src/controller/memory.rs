@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use hitless_api::ObjectRef;
 use hitless_rollout::gate_cache::GateCache;
 use hitless_rollout::reload::{Finds, NamespaceConfig, Uses};
 use hitless_rollout::round::Write;
@@ -15,17 +16,26 @@ pub struct Memory {
     evidence: BTreeMap<OperationKey, Evidence>,
     own_writes: OwnWrites,
     reloads: Finds,
-    /// Epoch of the term in which workloads that are under way were read anew.
-    workloads_read: Option<i64>,
+    term: Term,
     /// Saves the rounds time.
     pub gate_cache: GateCache,
+}
+
+/// What was read at the begin of a term: a watch may not have told yet what the leader before has written.
+#[derive(Default)]
+struct Term {
+    epoch: i64,
+    /// Workloads that are under way, by uid.
+    read: BTreeSet<String>,
+    /// Namespaces of which all of these were.
+    settled: BTreeSet<String>,
 }
 
 impl Memory {
     /// Nothing is remembered yet.
     #[must_use]
     pub fn new(gate_cache: GateCache) -> Self {
-        Self { gate_cache, ..Self::default() }
+        Self { gate_cache, own_writes: OwnWrites::of_new_term(), ..Self::default() }
     }
 
     /// Takes note of which nodes have an agent, and drops evidence of operations that are over.
@@ -58,20 +68,37 @@ impl Memory {
     /// What was true in one term need not be so in the next.
     pub fn end_of_term(&mut self) {
         self.evidence.clear();
-        self.own_writes = OwnWrites::default();
+        self.own_writes = OwnWrites::of_new_term();
         self.reloads.clear();
-        self.workloads_read = None;
+        self.term = Term::default();
     }
 
-    /// Whether workloads have still to be read in this term ([`hitless_rollout::round::under_way`]).
-    #[must_use]
-    pub fn has_to_read_workloads(&self, epoch: i64) -> bool {
-        self.workloads_read != Some(epoch)
+    /// Workloads of these namespaces that have still to be read in this term; nothing is decided about their namespaces before.
+    /// `under_way` is [`hitless_rollout::round::under_way`], which takes time.
+    pub fn to_read<'n>(
+        &mut self,
+        epoch: i64,
+        namespaces: impl IntoIterator<Item = &'n String>,
+        under_way: impl FnOnce() -> Vec<ObjectRef>,
+    ) -> Vec<ObjectRef> {
+        if self.term.epoch != epoch {
+            self.term = Term { epoch, ..Term::default() };
+        }
+        let settled = &mut self.term.settled;
+        let new: BTreeSet<String> = namespaces.into_iter().filter(|name| !settled.contains(*name)).cloned().collect();
+        if new.is_empty() {
+            return Vec::new();
+        }
+        let mut unread = under_way();
+        unread.retain(|workload| new.contains(&workload.namespace) && !self.term.read.contains(&workload.uid));
+        let waiting: BTreeSet<&String> = unread.iter().map(|workload| &workload.namespace).collect();
+        settled.extend(new.iter().filter(|name| !waiting.contains(name)).cloned());
+        unread
     }
 
-    /// They were.
-    pub fn workloads_read(&mut self, epoch: i64) {
-        self.workloads_read = Some(epoch);
+    /// It was read in this term, with its namespace's ledger.
+    pub fn was_read(&mut self, workload: &ObjectRef) {
+        self.term.read.insert(workload.uid.clone());
     }
 
     /// A pod was read afresh.
@@ -85,8 +112,8 @@ impl Memory {
     }
 
     /// The API server does not want a write, in these words.
-    pub fn refused(&mut self, write: &Write, words: &str) {
-        write.refused(words, &mut self.own_writes);
+    pub fn refused(&mut self, write: &Write, words: &str, now: Timestamp) {
+        write.refused(words, &mut self.own_writes, now);
     }
 
     /// A write has succeeded.

@@ -116,12 +116,14 @@ fn rules(components: &[Component]) -> Vec<PolicyRule> {
         ..PolicyRule::default()
     };
     let namespace = rule("", "namespaces", &["get"]);
+    let rights_of_controller = rule("rbac.authorization.k8s.io", "clusterroles", &["get"]);
     let itself = rule("rbac.authorization.k8s.io", "clusterroles", &["delete"]);
     let mut rules = vec![
         rule("", "pods", &["get", "list", "watch", "delete"]),
         rule("", "pods/status", &["patch"]),
         rule("", "services", &["get", "list", "watch", "patch"]),
         PolicyRule { resource_names: Some(vec![SYSTEM_NAMESPACE.to_owned()]), ..namespace },
+        PolicyRule { resource_names: Some(vec![CONTROLLER.to_owned()]), ..rights_of_controller },
         PolicyRule { resource_names: Some(vec![NAME.to_owned()]), ..itself },
     ];
     let of_kinds = rights::uninstall(components);

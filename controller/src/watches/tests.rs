@@ -23,12 +23,19 @@ struct Shared {
     items: Mutex<BTreeMap<&'static str, Vec<Value>>>,
     /// What the only resource answers that may be missing or broken, if it does not answer with its items.
     optional: Mutex<Option<u16>>,
+    /// Pods of this namespace, asked for by themselves or with all, are not answered.
+    failing: Mutex<Option<&'static str>>,
     changed: Notify,
 }
 
 impl Default for Shared {
     fn default() -> Self {
-        Self { items: Mutex::default(), optional: Mutex::new(Some(404)), changed: Notify::new() }
+        Self {
+            items: Mutex::default(),
+            optional: Mutex::new(Some(404)),
+            failing: Mutex::default(),
+            changed: Notify::new(),
+        }
     }
 }
 
@@ -53,6 +60,13 @@ impl Server {
                 Ok(Frame::data(Bytes::from(format!("{}\n", json!({"type": "ERROR", "object": status})))))
             });
             return (200, StreamBody::new(end.boxed()).boxed_unsync());
+        }
+        let is_asked = |namespace: &&str| {
+            resource == "pods"
+                && uri.path().split_once("/namespaces/").is_none_or(|(_, rest)| rest.starts_with(namespace))
+        };
+        if self.0.failing.lock().unwrap().as_ref().is_some_and(is_asked) {
+            return (500, whole(json!({"kind": "Status", "status": "Failure", "code": 500, "message": "m"})));
         }
         let mut items = self.0.items.lock().unwrap().get(resource).cloned().unwrap_or_default();
         if let Some((_, rest)) = uri.path().split_once("/namespaces/") {
@@ -181,7 +195,12 @@ async fn pods_of_a_namespace_are_known_as_soon_as_something_there_opts_in_and_no
         all.sort();
         all
     };
-    let are_known = || caches.knows_pods(&client, &Namespaces::wanted(&snapshot(&caches)), &wake);
+    let unread = || {
+        let seen = snapshot(&caches);
+        let named = Namespaces::named(&seen);
+        caches.unread_pods(&client, &Namespaces::wanted(&seen, &named), &named, &wake)
+    };
+    let are_known = || unread() == UnreadPods::default();
     until("complete", || caches.synced()).await;
     assert!(are_known(), "nobody has opted in");
     assert_eq!(known(), ["hitless-system"]);
@@ -191,7 +210,7 @@ async fn pods_of_a_namespace_are_known_as_soon_as_something_there_opts_in_and_no
         "metadata": {"namespace": "shop", "name": "web", "uid": "w", "resourceVersion": "1", "annotations": annotations}});
     server.set("deployments", vec![web]);
     until("the Deployment is seen", || !snapshot(&caches).objects.is_empty()).await;
-    assert!(!are_known(), "its pods are not known yet");
+    assert_eq!(unread().namespaces, ["shop".to_owned()].into(), "its pods are not known yet");
     until("they are", are_known).await;
     assert_eq!(known(), ["hitless-system", "shop"]);
 
@@ -203,4 +222,48 @@ async fn pods_of_a_namespace_are_known_as_soon_as_something_there_opts_in_and_no
     );
     until("the next pod there", || known().len() == 3).await;
     assert_eq!(known(), ["hitless-system", "shop", "shop"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_cannot_be_read_keep_only_their_own_namespace_waiting() {
+    let (server, wake, readiness, token) =
+        (Server::default(), Arc::new(Notify::new()), Readiness::default(), CancellationToken::new());
+    let pod = |namespace: &str| json!({"metadata": {"namespace": namespace, "name": "web", "uid": namespace, "resourceVersion": "1"}});
+    server.set("pods", vec![pod("shop"), pod("slow")]);
+    let annotations = json!({"hitless.dev/update": "in-place"});
+    let web = |namespace: &str| {
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"template": {}},
+            "metadata": {"namespace": namespace, "name": "web", "uid": namespace, "resourceVersion": "1", "annotations": annotations}})
+    };
+    server.set("deployments", vec![web("shop"), web("slow")]);
+    let caches = Caches::of(resources(), &wake, &watch::Metrics::default());
+    let client = server.client();
+    for (_, watch) in caches.watches(&client, &readiness, &token) {
+        tokio::spawn(watch);
+    }
+    until("complete", || caches.synced()).await;
+    *server.0.failing.lock().unwrap() = Some("slow");
+    let unread = || {
+        let seen = snapshot(&caches);
+        let named = Namespaces::named(&seen);
+        caches.unread_pods(&client, &Namespaces::wanted(&seen, &named), &named, &wake)
+    };
+    assert_eq!(unread().namespaces.len(), 2);
+    let only_slow = UnreadPods { namespaces: ["slow".to_owned()].into(), uncounted: false };
+    until("the other one is known", || unread() == only_slow).await;
+    sleep(Duration::from_secs(40)).await;
+    assert_eq!(unread(), only_slow, "it is asked for again, and is not known before");
+    let wide: Lenient<TransitionBudget> = serde_json::from_value(json!({
+        "apiVersion": "hitless.dev/v1alpha1", "kind": "TransitionBudget", "metadata": {"namespace": names::SYSTEM_NAMESPACE, "name": "all"},
+        "spec": {"scope": "Cluster", "selector": {}, "maxUnavailable": 1}}))
+    .unwrap();
+    let counted = || {
+        let mut seen = snapshot(&caches);
+        seen.budgets = vec![Arc::new(Budget::from(wide.clone()))];
+        let named = Namespaces::named(&seen);
+        caches.unread_pods(&client, &Namespaces::wanted(&seen, &named), &named, &wake)
+    };
+    assert_eq!(counted(), UnreadPods { uncounted: true, ..only_slow }, "what counts everybody waits");
+    *server.0.failing.lock().unwrap() = None;
+    until("all are known", || counted() == UnreadPods::default()).await;
 }

@@ -13,7 +13,7 @@ use hitless_rollout::mode::ServiceView;
 use hitless_rollout::prefetch::{NamePool, NodeImages, PrefetchView};
 use hitless_rollout::round::Write;
 use hitless_rollout::snapshot::{
-    AgentState, BindingView, LedgerView, NodeTransitionView, NodeUnfit, NodeView, RuleView, Snapshot, Version,
+    AgentState, BindingView, LedgerView, NodePressure, NodeTransitionView, NodeView, RuleView, Snapshot, Version,
 };
 use hitless_workloads::image::unpinned;
 use hitless_workloads::{Installed, kind};
@@ -76,9 +76,9 @@ impl Cluster {
         hashed["metadata"]["labels"]["pod-template-hash"] = json!("h1");
         let meta = |name: &str| json!({"name": name, "namespace": NAMESPACE, "uid": format!("uid-{name}"), "resourceVersion": "1", "generation": 1});
         let mut deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta("web"), "spec": {"replicas": replicas, "template": template}, "status": {}});
-        // Stories about companions allow them.
-        deployment["metadata"]["annotations"] =
-            json!({"hitless.dev/update": "in-place", "hitless.dev/companion": "Never"});
+        deployment["metadata"]["annotations"] = json!({"hitless.dev/update": "in-place"});
+        // No second pod may run beside a single one: stories about companions and about the native way allow it.
+        deployment["spec"]["strategy"] = json!({"type": "Recreate"});
         let mut set = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": meta("web-h1"), "status": {"replicas": 0},
             "spec": {"replicas": replicas, "template": hashed, "selector": {"matchLabels": {"app": "web", "pod-template-hash": "h1"}}}});
         set["metadata"]["labels"] = json!({"app": "web", "pod-template-hash": "h1"});
@@ -280,7 +280,7 @@ impl Cluster {
 
     /// The owner lets companions run.
     pub(crate) fn with_companions(mut self) -> Self {
-        self.deployment["metadata"]["annotations"].as_object_mut().unwrap().remove("hitless.dev/companion");
+        self.deployment["spec"].as_object_mut().unwrap().remove("strategy");
         self.agent.features.push("drain".to_owned());
         self
     }
@@ -302,9 +302,10 @@ impl Cluster {
         self
     }
 
-    /// `kubectl cordon` of every node.
-    pub(crate) fn cordon(&mut self) {
-        self.nodes.values_mut().for_each(|node| Arc::make_mut(node).unfit = Some(NodeUnfit::Cordoned));
+    /// The disk of every node is full.
+    pub(crate) fn fill_disks(&mut self) {
+        let pressure = Some(NodePressure { condition: "DiskPressure", since: Some(self.now) });
+        self.nodes.values_mut().for_each(|node| Arc::make_mut(node).pressure = pressure);
     }
 
     /// What the kubelets say of every image that is being fetched.
@@ -312,6 +313,13 @@ impl Cluster {
         for pod in self.prefetches.values_mut() {
             let status = json!({"name": "image", "image": "", "imageID": "web@sha256:2", "ready": false, "restartCount": 0, "state": state});
             pod["status"] = json!({"containerStatuses": [status]});
+        }
+    }
+
+    /// The kubelets let no pod in that fetches an image.
+    pub(crate) fn rejected(&mut self, reason: &str) {
+        for pod in self.prefetches.values_mut() {
+            pod["status"] = json!({"phase": "Failed", "reason": reason, "message": "Pod was rejected"});
         }
     }
 

@@ -1,6 +1,7 @@
 //! Stories of companion pods.
 
 use hitless_api::{Grant, GrantMode, GrantOp, Outcome, Phase};
+use hitless_workloads::Template;
 use serde_json::{Value, json};
 
 use crate::cluster::Cluster;
@@ -44,14 +45,121 @@ fn a_version_that_does_not_run_takes_nobody_out_and_goes_on_once_it_runs() {
     turns(&mut cluster, &mut controller, 5);
     assert_eq!(reasons(&cluster, &mut controller), ["CompanionFailed"]);
     assert!(cluster.grants().is_empty());
-    // It runs now, and was ready at once: the pod is held, once the companion is gone.
+    // It runs now. A start of no time says nothing of how long the pod takes to stop: the companion serves meanwhile.
     cluster.pass(10_000);
     ready(&mut cluster, 1, &json!([]));
     turns(&mut cluster, &mut controller, 2);
-    assert!(cluster.companions.is_empty(), "it would get connections during the Hold");
-    turns(&mut cluster, &mut controller, 6);
+    assert_eq!((cluster.written["in-service-fallback"], cluster.companions.len()), (1, 1));
+    serves(&mut cluster);
+    turns(&mut cluster, &mut controller, 2);
     let grants = cluster.grants();
-    assert_eq!((grants.len(), &grants[0].mode, &grants[0].op), (1, &GrantMode::Hold, &GrantOp::Update));
+    assert_eq!((grants.len(), &grants[0].mode, &grants[0].op), (1, &GrantMode::Leave, &GrantOp::Update));
+    assert!(grants[0].mode_reason.starts_with("Companion"), "{}", grants[0].mode_reason);
+}
+
+/// What was learned of gaps makes no difference to a companion that is there.
+#[test]
+fn a_companion_that_is_ready_is_not_deleted_before_the_pod_has_its_version_however_short_gaps_were() {
+    let mut cluster = Cluster::new(1, 1).service("web").with_companions();
+    cluster.deployment["metadata"]["annotations"]["hitless.dev/gap"] = json!("{\"r\": 300}");
+    let mut controller = TestController::new(1, &cluster);
+    cluster.set_image(2);
+    turns(&mut cluster, &mut controller, 6);
+    ready(&mut cluster, 1, &json!([]));
+    cluster.pass(10_000);
+    turns(&mut cluster, &mut controller, 2);
+    serves(&mut cluster);
+    turns(&mut cluster, &mut controller, 2);
+    let grant = cluster.grants().pop().unwrap();
+    assert!(grant.mode == GrantMode::Leave && grant.mode_reason.starts_with("Companion"), "{grant:?}");
+    for _ in 0..6 {
+        assert!(cluster.companions.len() == 1 && cluster.grants().iter().all(|grant| grant.op != GrantOp::Drain));
+        if cluster.images().iter().all(|image| image.ends_with(":v2")) {
+            break;
+        }
+        let _ = cluster.agent(0, Fate::Done);
+        turns(&mut cluster, &mut controller, 1);
+    }
+}
+
+#[test]
+fn where_no_companion_may_serve_a_single_pod_goes_natively_or_waits_for_a_wish() {
+    let never = |update: &str| {
+        let mut cluster = Cluster::new(1, 1).service("web").with_companions();
+        cluster.deployment["metadata"]["annotations"] =
+            json!({"hitless.dev/update": update, "hitless.dev/companion": "Never"});
+        let controller = TestController::new(1, &cluster);
+        cluster.set_image(2);
+        (cluster, controller)
+    };
+    let (mut cluster, mut controller) = never("in-place");
+    let way = |cluster: &Cluster| {
+        cluster.deployment["metadata"]["annotations"]["hitless.dev/way"].as_str().map(str::to_owned)
+    };
+    let said = (0..10).find_map(|_| {
+        turns(&mut cluster, &mut controller, 1);
+        way(&cluster)
+    });
+    let said = said.unwrap();
+    assert!(said.contains("hitless.dev/companion is Never") && said.contains("is not known"), "{said}");
+    assert!(cluster.grants().is_empty());
+
+    let (mut cluster, mut controller) = never("in-place-only");
+    turns(&mut cluster, &mut controller, 8);
+    assert!(cluster.grants().is_empty() && way(&cluster).is_none());
+    controller.refresh(&cluster, ALL);
+    let said = controller.said(cluster.now);
+    assert!(said.iter().any(|(reason, text)| *reason == "LossExpected" && text.contains("wish a mode")), "{said:?}");
+    for pod in cluster.pods.values_mut() {
+        pod["metadata"]["annotations"]["hitless.dev/mode"] = json!("Hold");
+    }
+    turns(&mut cluster, &mut controller, 8);
+    let grant = cluster.grants().pop().unwrap();
+    assert!(grant.mode == GrantMode::Hold && grant.mode_reason.starts_with("Wished"), "{grant:?}");
+
+    // A gap that was seen to be short needs neither.
+    let (mut cluster, mut controller) = never("in-place");
+    cluster.deployment["metadata"]["annotations"]["hitless.dev/gap"] = json!("{\"r\": 300}");
+    turns(&mut cluster, &mut controller, 8);
+    let grant = cluster.grants().pop().unwrap();
+    assert!(grant.mode == GrantMode::Hold && grant.mode_reason.starts_with("ShortGap"), "{grant:?}");
+}
+
+fn way(cluster: &Cluster) -> Option<String> {
+    cluster.deployment["metadata"]["annotations"]["hitless.dev/way"].as_str().map(str::to_owned)
+}
+
+/// The new pod fetches its image itself.
+#[test]
+fn for_a_single_pod_that_goes_natively_nothing_is_fetched_before() {
+    let mut cluster = Cluster::new(1, 1).service("web").with_companions().without_images();
+    cluster.deployment["metadata"]["annotations"] =
+        json!({"hitless.dev/update": "in-place", "hitless.dev/companion": "Never"});
+    let mut controller = TestController::new(1, &cluster);
+    cluster.set_image(2);
+    let said = (0..10).find_map(|_| {
+        turns(&mut cluster, &mut controller, 1);
+        assert!(cluster.prefetches.is_empty());
+        way(&cluster)
+    });
+    assert!(said.is_some_and(|said| said.contains("hitless.dev/companion is Never")));
+}
+
+#[test]
+fn where_no_node_has_room_for_its_companion_a_single_pod_serves_on_until_natively_one_has() {
+    let (mut cluster, mut controller) = changed();
+    for pod in cluster.companions.values_mut() {
+        pod["spec"]["nodeName"] = Value::Null;
+        pod["status"] = json!({"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+            "message": "0/1 nodes are available"}]});
+    }
+    cluster.pass(31_000);
+    let said = (0..20).find_map(|_| {
+        turns(&mut cluster, &mut controller, 1);
+        assert!(cluster.grants().is_empty());
+        way(&cluster)
+    });
+    assert!(said.is_some_and(|said| said.contains("no node has room for it")));
 }
 
 #[test]
@@ -110,7 +218,7 @@ fn one_that_starts_slowly_serves_while_the_pod_is_away_and_is_drained_then() {
     turns(&mut cluster, &mut controller, 2);
     let grants = cluster.grants();
     assert_eq!((grants.len(), &grants[0].mode), (1, &GrantMode::Leave), "{grants:?}");
-    assert!(grants[0].mode_reason.starts_with("LongGap"), "{}", grants[0].mode_reason);
+    assert!(grants[0].mode_reason.starts_with("Companion"), "{}", grants[0].mode_reason);
     for _ in 0..12 {
         let _ = cluster.agent(0, Fate::Done);
         turns(&mut cluster, &mut controller, 1);
@@ -130,28 +238,22 @@ fn one_that_starts_slowly_serves_while_the_pod_is_away_and_is_drained_then() {
 }
 
 #[test]
-fn a_version_that_was_tried_before_may_need_a_companion_that_serves() {
-    let (mut cluster, mut controller) = changed();
-    let revision = {
-        cluster.pass(10_000);
-        ready(&mut cluster, 1, &json!([]));
-        turns(&mut cluster, &mut controller, 2);
-        let tried = cluster.deployment["metadata"]["annotations"]["hitless.dev/tried"].as_str().unwrap();
-        serde_json::from_str::<Value>(tried).unwrap()["revision"].as_str().unwrap().to_owned()
-    };
-    // Meanwhile it was learned that the pod is away for long.
-    let gap = json!({revision: 9000}).to_string();
-    cluster.deployment["metadata"]["annotations"]["hitless.dev/gap"] = json!(gap);
-    cluster.deployment["metadata"]["resourceVersion"] = json!(cluster.bump());
-    turns(&mut cluster, &mut controller, 3);
-    assert!(cluster.grants().is_empty(), "{:?}", cluster.grants());
-    let version = |cluster: &Cluster| -> Vec<Value> {
-        cluster.companions.values().map(|pod| pod["metadata"]["resourceVersion"].clone()).collect()
-    };
-    let made = version(&cluster);
-    assert_eq!(made.len(), 1);
-    turns(&mut cluster, &mut controller, 4);
-    assert_eq!(made, version(&cluster), "it is not made again and again");
+fn a_version_that_is_known_needs_a_companion_where_the_pod_is_away_for_long_and_none_where_it_is_not() {
+    for (gap, made) in [(9000, 1), (300, 0)] {
+        let mut cluster = Cluster::new(1, 1).service("web").with_companions();
+        let mut controller = TestController::new(1, &cluster);
+        cluster.set_image(2);
+        let revision = Template::new(cluster.deployment["spec"]["template"].clone()).revision().to_owned();
+        cluster.deployment["metadata"]["annotations"]["hitless.dev/gap"] = json!(json!({revision: gap}).to_string());
+        turns(&mut cluster, &mut controller, 6);
+        assert_eq!((cluster.companions.len(), cluster.grants().len()), (made, 1 - made), "{gap}");
+        let version = |cluster: &Cluster| -> Vec<Value> {
+            cluster.companions.values().map(|pod| pod["metadata"]["resourceVersion"].clone()).collect()
+        };
+        let before = version(&cluster);
+        turns(&mut cluster, &mut controller, 4);
+        assert_eq!(before, version(&cluster), "it is not made again and again");
+    }
 }
 
 /// The companion is in service and Ready.

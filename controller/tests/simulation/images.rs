@@ -2,12 +2,13 @@
 
 #![cfg(test)]
 
+use hitless_api::GrantMode;
 use hitless_api::names::annotations;
 use serde_json::json;
 
 use crate::cluster::Cluster;
-use crate::scenarios::{roll, turns};
-use crate::test_controller::{ALL, TestController};
+use crate::scenarios::{roll, turn, turns};
+use crate::test_controller::{ALL, TestController, Writing};
 
 fn started() -> serde_json::Value {
     json!({"terminated": {"exitCode": 128, "reason": "StartError", "finishedAt": "2026-11-22T00:00:02Z"}})
@@ -83,21 +84,82 @@ fn another_image_ends_the_attempts_at_the_first() {
     cluster.assert_at_rest();
 }
 
-#[test]
-fn what_the_api_server_does_not_accept_is_said_in_its_words() {
-    let mut cluster = Cluster::new(3, 1).without_images();
+/// A Deployment that is changed while the API server accepts no prefetch pod, in these words, twice.
+fn refused(words: &str) -> (Cluster, TestController) {
+    let mut cluster = Cluster::new(3, 1).service("web").without_images();
     let mut controller = TestController::new(1, &cluster);
     cluster.set_image(2);
     // The Deployment's own objects come first.
     turns(&mut cluster, &mut controller, 2);
     cluster.prefetches.clear();
     controller.refresh(&cluster, ALL);
-    controller.refused(&cluster, "exceeded quota: few");
-    assert_eq!(reasons(&cluster, &mut controller), ["ImageNotFetched"; 3]);
-    let (_, text) = &controller.said(cluster.now)[0];
-    assert!(text.contains("not accepted: exceeded quota: few"), "{text}");
+    controller.refused(&cluster, words);
+    assert_eq!(reasons(&cluster, &mut controller), ["ImagePulling"; 3], "it asks for what its container asks for next");
+    controller.refused(&cluster, words);
+    (cluster, controller)
+}
+
+/// It leaves, because another one serves while the kubelet pulls.
+fn assert_pulled_meanwhile(cluster: &Cluster) {
+    let grants = cluster.grants();
+    assert_eq!((grants.len(), &grants[0].mode), (1, &GrantMode::Leave), "{grants:?}");
+    assert!(grants[0].mode_reason.starts_with("ImageNotFetched"), "{}", grants[0].mode_reason);
+}
+
+#[test]
+fn where_a_quota_has_no_room_for_prefetch_pods_the_kubelet_pulls() {
+    let (mut cluster, mut controller) = refused("exceeded quota: few");
     turns(&mut cluster, &mut controller, 2);
-    assert_eq!(reasons(&cluster, &mut controller), ["ImagePulling"; 3], "the quota was raised");
+    assert!(cluster.prefetches.is_empty());
+    assert_pulled_meanwhile(&cluster);
+    roll(&mut cluster, &mut controller);
+    cluster.assert_at_rest();
+}
+
+#[test]
+fn where_a_node_lets_no_prefetch_pod_in_the_kubelet_pulls() {
+    let mut cluster = Cluster::new(3, 1).service("web").without_images();
+    let mut controller = TestController::new(1, &cluster);
+    cluster.set_image(2);
+    turns(&mut cluster, &mut controller, 5);
+    cluster.rejected("OutOfpods");
+    turns(&mut cluster, &mut controller, 2);
+    assert_eq!(reasons(&cluster, &mut controller), ["ImageNotFetched"; 3]);
+    assert!(cluster.grants().is_empty(), "it is tried again");
+    cluster.pass(10_000);
+    turns(&mut cluster, &mut controller, 2);
+    cluster.rejected("OutOfpods");
+    turns(&mut cluster, &mut controller, 3);
+    assert_pulled_meanwhile(&cluster);
+    roll(&mut cluster, &mut controller);
+    cluster.assert_at_rest();
+}
+
+#[test]
+fn what_admission_of_others_refuses_is_left_to_the_native_controller() {
+    let (mut cluster, mut controller) = refused("policy 'team' denied request: every pod needs the label app");
+    let is_let_go = (0..6).any(|_| {
+        turn(&mut cluster, &mut controller, Writing::All);
+        cluster.deployment["spec"]["paused"] == false
+    });
+    assert!(is_let_go && cluster.grants().is_empty());
+}
+
+/// A webhook gives new pods the images of a mirror.
+#[test]
+fn an_image_that_admission_makes_another_one_is_rolled_out_under_that_name() {
+    let (mut cluster, mut controller) = changed();
+    for pod in cluster.prefetches.values_mut() {
+        pod["spec"]["containers"][0]["image"] = json!("mirror.io/web:v2");
+    }
+    cluster.fetched(&started());
+    turns(&mut cluster, &mut controller, 2);
+    assert_eq!(cluster.grants()[0].containers["web"].to, "mirror.io/web:v2");
+    assert_eq!(cluster.prefetches.len(), 2, "they are kept, and no others are made");
+    roll(&mut cluster, &mut controller);
+    assert!(cluster.images().iter().all(|image| *image == "mirror.io/web:v2"), "{:?}", cluster.images());
+    assert!(cluster.prefetches.is_empty() && cluster.grants().is_empty());
+    assert_eq!(cluster.deployment["spec"]["paused"], false);
 }
 
 #[test]
@@ -148,16 +210,16 @@ fn images_are_fetched_ahead_where_the_owner_wants_no_more_for_now() {
 }
 
 #[test]
-fn nothing_is_fetched_to_a_cordoned_node() {
+fn nothing_is_fetched_to_a_node_whose_disk_is_full() {
     let mut cluster = Cluster::new(2, 1).without_images();
     let mut controller = TestController::new(1, &cluster);
-    cluster.cordon();
+    cluster.fill_disks();
     cluster.set_image(2);
     turns(&mut cluster, &mut controller, 5);
     assert!(cluster.prefetches.is_empty());
     controller.refresh(&cluster, ALL);
     let (reason, text) = &controller.said(cluster.now)[0];
-    assert_eq!((*reason, text.contains("cordoned")), ("ImageNotFetched", true), "{text}");
+    assert_eq!((*reason, text.contains("DiskPressure")), ("ImageNotFetched", true), "{text}");
 }
 
 #[test]

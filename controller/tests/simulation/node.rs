@@ -53,7 +53,12 @@ impl Cluster {
         let result =
             result.map(|(outcome, reason)| TransitionResult { outcome, reason: reason.into(), report: report.clone() });
         node.transitions.retain(|each| each.id != grant.id);
-        node.transitions.push(Transition { gap_milliseconds, result, ..Transition::at(grant, phase, since) });
+        node.transitions.push(Transition {
+            gap_milliseconds,
+            ready_milliseconds: gap_milliseconds,
+            result,
+            ..Transition::at(grant, phase, since)
+        });
         node.agent = Some(self.agent.clone());
         node.version.resource_version = version;
     }

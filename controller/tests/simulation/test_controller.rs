@@ -76,7 +76,7 @@ impl TestController {
         snapshot.agents.clone_from(&self.cache.agents);
         let steps = round(&snapshot, &mut GateCache::default(), cluster.now).steps;
         for step in &steps {
-            self.memory.refused(&step.write, words);
+            self.memory.refused(&step.write, words, cluster.now);
         }
     }
 

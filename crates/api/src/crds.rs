@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
+    CustomResourceDefinition, JSON, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool, ValidationRule,
 };
 use kube::CustomResourceExt;
 
+use crate::selector::Operator;
 use crate::{
     CollaSet, DrainPolicy, NodeTransition, OperationJob, PodDecoration, PodTransitionRule, ResourceContext,
     TrafficProvider, TransitionBudget, TransitionLedger,
@@ -32,17 +33,66 @@ pub fn definitions() -> Vec<(&'static str, CustomResourceDefinition)> {
         ("crds/transitionbudgets.yaml", TransitionBudget::crd()),
         ("crds/drainpolicies.yaml", DrainPolicy::crd()),
         ("crds/trafficproviders.yaml", TrafficProvider::crd()),
-        ("kusionstack/collasets.yaml", CollaSet::crd()),
-        ("kusionstack/resourcecontexts.yaml", ResourceContext::crd()),
-        ("kusionstack/operationjobs.yaml", OperationJob::crd()),
-        ("kusionstack/poddecorations.yaml", PodDecoration::crd()),
+        ("kusionstack/crds/collasets.yaml", CollaSet::crd()),
+        ("kusionstack/crds/resourcecontexts.yaml", ResourceContext::crd()),
+        ("kusionstack/crds/operationjobs.yaml", OperationJob::crd()),
+        ("kusionstack/crds/poddecorations.yaml", PodDecoration::crd()),
     ];
     for version in all.iter_mut().flat_map(|(_, crd)| &mut crd.spec.versions) {
         if let Some(schema) = version.schema.as_mut().and_then(|schema| schema.open_api_v3_schema.as_mut()) {
             bound(schema);
+            understood(schema);
         }
     }
     all
+}
+
+/// Selectors that nobody understands are refused at the door: their type in the schema of Kubernetes' own says only that an operator
+/// is a text. The numbers bound what the API server's rules may cost.
+fn understood(schema: &mut JSONSchemaProps) {
+    if let Some(expressions) = schema.properties.as_mut().and_then(|fields| fields.get_mut("matchExpressions"))
+        && let Some(JSONSchemaPropsOrArray::Schema(requirement)) = &mut expressions.items
+    {
+        expressions.max_items.get_or_insert(64);
+        let rule = |rule: &str, message: &str| ValidationRule {
+            rule: rule.to_owned(),
+            message: Some(message.to_owned()),
+            ..ValidationRule::default()
+        };
+        requirement.x_kubernetes_validations = Some(vec![
+            rule(
+                "!(self.operator in ['In', 'NotIn']) || (has(self.values) && size(self.values) > 0)",
+                "operators In and NotIn need values; give at least one",
+            ),
+            rule(
+                "self.operator in ['In', 'NotIn'] || !has(self.values) || size(self.values) == 0",
+                "operators Exists and DoesNotExist take no values; remove them",
+            ),
+        ]);
+        let fields = requirement.properties.get_or_insert_default();
+        if let Some(operator) = fields.get_mut("operator") {
+            operator.enum_ = Some(Operator::ALL.map(|each| JSON(each.name().into())).into());
+        }
+        if let Some(values) = fields.get_mut("values") {
+            values.max_items.get_or_insert(256);
+        }
+    }
+    parts(schema).for_each(understood);
+}
+
+/// The schemas of what is within.
+fn parts(schema: &mut JSONSchemaProps) -> impl Iterator<Item = &mut JSONSchemaProps> {
+    let fields = schema.properties.iter_mut().flat_map(BTreeMap::values_mut);
+    let items: Box<dyn Iterator<Item = &mut JSONSchemaProps>> = match &mut schema.items {
+        Some(JSONSchemaPropsOrArray::Schema(item)) => Box::new(std::iter::once(&mut **item)),
+        Some(JSONSchemaPropsOrArray::Schemas(items)) => Box::new(items.iter_mut()),
+        None => Box::new(std::iter::empty()),
+    };
+    let others = match &mut schema.additional_properties {
+        Some(JSONSchemaPropsOrBool::Schema(value)) => Some(&mut **value),
+        Some(JSONSchemaPropsOrBool::Bool(_)) | None => None,
+    };
+    fields.chain(items).chain(others)
 }
 
 /// OpenAPI knows signed formats only, and the API server warns about every other one at each install. Limits are written out, so
@@ -62,13 +112,5 @@ fn bound(schema: &mut JSONSchemaProps) {
             schema.minimum.get_or_insert(f64::from(i32::MIN));
         }
     }
-    schema.properties.iter_mut().flat_map(BTreeMap::values_mut).for_each(bound);
-    match &mut schema.items {
-        Some(JSONSchemaPropsOrArray::Schema(item)) => bound(item),
-        Some(JSONSchemaPropsOrArray::Schemas(items)) => items.iter_mut().for_each(bound),
-        None => {}
-    }
-    if let Some(JSONSchemaPropsOrBool::Schema(value)) = &mut schema.additional_properties {
-        bound(value);
-    }
+    parts(schema).for_each(bound);
 }

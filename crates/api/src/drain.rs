@@ -81,12 +81,17 @@ pub struct DrainSpec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VerifySpec {
-    /// The new container must be ready within this many seconds after the image patch, else it is rolled back.
+    /// The new containers must be ready within this many seconds after they were started, else they are rolled back. The time that the
+    /// old ones take to stop is not counted (docs/contract.md 32).
     #[serde(default = "defaults::progress_seconds")]
     pub progress_seconds: u32,
     /// It must stay ready for this many seconds before the pod returns to service.
     #[serde(default)]
     pub soak_seconds: u32,
+    /// No other pod of the workload served when this was granted, so nobody stands in while the kubelet starts a container again that has
+    /// ended: the second crash is the verdict.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub alone: bool,
 }
 
 impl VerifySpec {
@@ -129,7 +134,7 @@ impl Default for DrainSpec {
 
 impl Default for VerifySpec {
     fn default() -> Self {
-        Self { progress_seconds: defaults::progress_seconds(), soak_seconds: 0 }
+        Self { progress_seconds: defaults::progress_seconds(), soak_seconds: 0, alone: false }
     }
 }
 

@@ -79,8 +79,8 @@ impl ModeWish {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct VerifyOverrides {
-    /// The new container must be ready within this many seconds after the image patch; otherwise the workload's
-    /// `progressDeadlineSeconds`.
+    /// The new containers must be ready within this many seconds after they were started; otherwise the workload's
+    /// `progressDeadlineSeconds`, or 600, or what their probes allow if that is longer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 86_400))]
     pub progress_seconds: Option<u32>,

@@ -34,6 +34,8 @@ pub enum GrantOp {
     Update,
     /// The same images under another equal name, so that the kubelet restarts the containers.
     Restart,
+    /// Labels and annotations only: nothing is replaced, and the pod stays in service.
+    Relabel,
     /// Nothing but to leave service, for good: it is deleted then.
     Drain,
     /// The pod leaves service, others operate it as its labels say ([`crate::lifecycle`]), and it returns when all have finished.
@@ -48,6 +50,8 @@ impl GrantOp {
     pub const DRAIN_FEATURE: &str = "drain";
     /// What an agent's features must contain to be asked for [`Self::Foreign`].
     pub const FOREIGN_FEATURE: &str = "foreign";
+    /// What an agent's features must contain to be asked to [`Self::Relabel`].
+    pub const RELABEL_FEATURE: &str = "relabel";
 }
 
 /// How the pod is kept from losing requests meanwhile; decided by the controller, never by the agent.
@@ -57,6 +61,8 @@ pub enum GrantMode {
     Leave,
     /// New connections are parked while the container is replaced.
     Hold,
+    /// The pod stays in service and nothing is parked, because nothing is replaced.
+    Stay,
     /// A value this build does not know: parsed, and refused by name.
     #[serde(untagged)]
     Unknown(String),
@@ -69,7 +75,17 @@ impl GrantMode {
         match self {
             Self::Leave => "Leave",
             Self::Hold => "Hold",
+            Self::Stay => "Stay",
             Self::Unknown(word) => word,
+        }
+    }
+
+    /// Whether the pod serves all the time, as far as is known.
+    #[must_use]
+    pub const fn stays_in_service(&self) -> bool {
+        match self {
+            Self::Hold | Self::Stay => true,
+            Self::Leave | Self::Unknown(_) => false,
         }
     }
 }
@@ -132,6 +148,7 @@ pub enum PostCheck {
 /// Permission for one pod. Written by the controller only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent word on the wire")]
 pub struct Grant {
     /// `<pod uid>.<hash of the operation>`, see [`Grant::id_for`]; also the id of the ledger's reservation.
     pub id: String,
@@ -156,6 +173,14 @@ pub struct Grant {
     /// without a drain. The agent looks first, and refuses (`ContainerServes`) where it can't be certain (docs/contract.md 34).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unless_serving: bool,
+    /// The pod need not be held: where requests are still in flight when clients have been held for as long as those may take, the agent
+    /// refuses (`StillInFlight`) and the controller grants anew, another way.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unless_in_flight: bool,
+    /// An image is not on the node and was not fetched there: the kubelet pulls it while the containers are down. How long they are away
+    /// says nothing of the server then, and is not reported.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unfetched: bool,
     /// Image changes by container name.
     #[schemars(extend("maxProperties" = 32))]
     pub containers: BTreeMap<String, ImageChange>,
@@ -198,6 +223,10 @@ pub struct Grant {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name", "before"]))]
     pub waits: Vec<Wait>,
+    /// The clock by which the new version is judged stands since then: pods of the version before have become not Ready meanwhile, too
+    /// (docs/contract.md 32). When it goes on, `verify.progressSeconds` is longer by the time that it stood.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stands: Option<MicroTime>,
     /// Present when the controller wants it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancel: Option<Cancel>,

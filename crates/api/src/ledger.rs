@@ -50,9 +50,16 @@ pub struct Reservation {
     /// once the pod is Ready.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub while_unavailable: bool,
-    /// Revision labels that the agent may set.
+    /// Labels that the agent may set. One that only `fromLabels` names it may take away.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
+    /// Labels that the agent may set on the way back. One that only `labels` names was absent before.
+    #[serde(default)]
+    pub from_labels: BTreeMap<String, String>,
+    /// The pod serves nobody, and the controller deletes it as soon as this is written. No agent is asked, and no grant belongs to
+    /// this.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub removal: bool,
 }
 
 /// Reservations of one namespace. Written by the controller only, each write a compare-and-swap on resourceVersion, *before*

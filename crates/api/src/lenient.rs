@@ -46,7 +46,8 @@ fn with_selector_only(value: &Value) -> Value {
         let is_readable = LabelSelector::deserialize(raw).is_ok();
         spec["selector"] = if is_readable { raw.clone() } else { json!({}) };
     }
-    if value.pointer("/spec/scope").is_some_and(|scope| scope == "Cluster") {
+    // Whatever else stands there might mean the cluster.
+    if value.pointer("/spec/scope").is_some_and(|scope| !scope.is_null() && scope != "Namespace") {
         spec["scope"] = json!("Cluster");
     }
     let part = |name: &str| value.get(name).cloned().unwrap_or_default();

@@ -6,6 +6,7 @@
 pub mod colla_set;
 pub mod config;
 pub mod crds;
+pub mod crowd;
 pub mod digest;
 pub mod drain;
 pub mod drain_policy;
@@ -13,6 +14,9 @@ pub mod event;
 pub mod grant;
 pub mod hook;
 pub mod json_patch;
+pub mod json_text;
+pub mod label;
+pub mod large;
 pub mod ledger;
 pub mod lenient;
 pub mod lifecycle;

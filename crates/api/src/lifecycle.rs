@@ -22,6 +22,8 @@ pub const SERVICE_READY_MESSAGE: &str = "updated by PodOpsLifecycle";
 pub const AVAILABLE_CONDITIONS: &str = "pod.kusionstack.io/available-conditions";
 /// Beginning of finalizers that keep an operation from being begun: somebody still sends the pod requests.
 pub const PROTECTION: &str = "prot.podopslifecycle.kusionstack.io";
+/// Id of the operations of ours that a protected pod leaves service for.
+pub const OWN_ID: &str = "hitless";
 /// Label: the pod serves, since then.
 pub const SERVICE_AVAILABLE: &str = "podopslifecycle.kusionstack.io/service-available";
 /// Label: the operation that comes deletes the pod.
@@ -182,7 +184,12 @@ impl LifecycleView {
     /// Whether somebody still sends the pod requests.
     #[must_use]
     pub fn is_protected(&self) -> bool {
-        self.finalizers.iter().any(|finalizer| finalizer.starts_with(PROTECTION))
+        self.protections().next().is_some()
+    }
+
+    /// The finalizers that say so.
+    pub fn protections(&self) -> impl Iterator<Item = &str> {
+        self.finalizers.iter().map(String::as_str).filter(|finalizer| finalizer.starts_with(PROTECTION))
     }
 
     /// Who has not added the finalizer that is expected; `None`: nobody knows, because the annotation can't be understood.

@@ -9,6 +9,13 @@ pub const PREFIX: &str = "hitless.dev/";
 pub const SYSTEM_NAMESPACE: &str = "hitless-system";
 /// Namespace of the cluster's own programs. hitless changes no template there.
 pub const KUBE_SYSTEM: &str = "kube-system";
+
+/// Whether pods of this namespace belong to the cluster or to hitless itself: nothing is operated, made or deleted there for others.
+#[must_use]
+pub fn is_system(namespace: &str) -> bool {
+    matches!(namespace, KUBE_SYSTEM | SYSTEM_NAMESPACE)
+}
+
 /// User name of the agent's service account, as admission sees it.
 pub const AGENT_USER: &str = "system:serviceaccount:hitless-system:hitless-agent";
 /// User name of the controller's service account, as admission sees it.
@@ -42,11 +49,20 @@ pub mod annotations {
     pub const UPDATE: &str = "hitless.dev/update";
     /// On a workload: its own restart annotations, comma-separated keys of its template's annotations; a `*` at the end makes a prefix.
     pub const RESTART_ANNOTATIONS: &str = "hitless.dev/restart-annotations";
+    /// On a workload: what a change of a restart annotation means. Values [`super::RESTARTS_AUTO`], [`super::RESTARTS_CONTAINERS`] and
+    /// [`super::RESTARTS_PODS`]; absent: the first.
+    pub const RESTARTS: &str = "hitless.dev/restarts";
+    /// On a workload's template: a change of it asks for new pods. The value is free; `kubectl hitless restart --new-pods` writes the time.
+    pub const NEW_PODS: &str = "hitless.dev/new-pods";
     /// On a workload, value [`super::RELOAD_AUTO`]: its pods restart in place when a ConfigMap or Secret that they use changes.
     pub const RELOAD: &str = "hitless.dev/reload";
     /// On a workload and on its template: hash of the content of the ConfigMaps and Secrets that its pods use. On the template it is a
     /// restart annotation. Written by the controller.
     pub const CONFIG: &str = "hitless.dev/config";
+    /// On a workload: JSON `{"containers": {"<init container>": "<hash>", …}, "newPods": {"config": …, "for": […]}}`, what its init
+    /// containers are given of ConfigMaps and Secrets, and the value of [`CONFIG`] of the template that only new pods bring. Written by
+    /// the controller.
+    pub const INIT_CONFIG: &str = "hitless.dev/init-config";
     /// On a pod: when its agent last wanted the kubelet to look at its volumes. Written by the agent.
     pub const CONFIG_SYNC: &str = "hitless.dev/config-sync";
     /// On a workload: `held` while the guard policy keeps the native controller from rolling it. Set by the guard policy, lifted by
@@ -82,6 +98,8 @@ pub mod annotations {
     /// On a Deployment: JSON `{"<revision>": milliseconds, …}`, how long its containers were away (image patch → LISTEN) when
     /// they were brought to each of the last revisions, the newest last. Written by the controller.
     pub const GAP: &str = "hitless.dev/gap";
+    /// The same until they were ready.
+    pub const GAP_TO_READY: &str = "hitless.dev/gap-to-ready";
     /// On a workload: JSON `{"pod": …, "lost": …, "open": …, "at": …}`, connections of a pod that were cut off when it became not
     /// Ready. Written by the controller.
     pub const LOSSES: &str = "hitless.dev/losses";
@@ -113,8 +131,17 @@ pub mod annotations {
     /// On a workload: JSON `{"revision": …, "outcome": …}`, what became of the last companion pod that was not to serve. Written by
     /// the controller.
     pub const TRIED: &str = "hitless.dev/tried";
+    /// On a workload: JSON list of what the API server does not accept of the pods that fetch images for it and of its companion pod, with
+    /// its words. Written by the controller.
+    pub const REFUSED: &str = "hitless.dev/refused";
+    /// On a workload: JSON `{"revision": …, "at": …}`, this version has been tried once more since then although it had failed. Written by
+    /// the controller.
+    pub const TRIED_AGAIN: &str = "hitless.dev/tried-again";
+    /// On a workload that is held: the version that the native controller is going to roll, because that costs its clients less,
+    /// and why. The controller sets it, and takes it away as it lifts the hold.
+    pub const WAY: &str = "hitless.dev/way";
     /// On a live ReplicaSet's template during a rollout: makes it equal to neither the old nor the new template. Value: digest of the
-    /// new one's annotations; pods that are made meanwhile carry it.
+    /// new one's annotations, a dot, and its revision; pods that are made meanwhile carry it, and those that are brought to it.
     pub const MIXED: &str = "hitless.dev/mixed";
     /// `kubectl rollout restart` writes this into the template.
     pub const KUBECTL_RESTARTED_AT: &str = "kubectl.kubernetes.io/restartedAt";
@@ -122,6 +149,8 @@ pub mod annotations {
     pub const RELOADER_PAUSED_AT: &str = "deployment.reloader.stakater.com/paused-at";
     /// The Deployment controller's revision number on ReplicaSets and Deployments.
     pub const DEPLOYMENT_REVISION: &str = "deployment.kubernetes.io/revision";
+    /// On a pod as hitless reads it, never at the API server: how many values it has, of which too many to look after it.
+    pub const TOO_LARGE: &str = "hitless.dev/too-large";
     /// The kubelet marks mirror pods of static pods with this.
     pub const MIRROR: &str = "kubernetes.io/config.mirror";
 }
@@ -142,12 +171,18 @@ pub mod labels {
     pub const COMPANION: &str = "hitless.dev/companion";
     /// On a pod that the controller makes, as the controller of its workload: the workload's kind. Admission knows them by it.
     pub const MADE_FOR: &str = "hitless.dev/made-for";
+    /// On a PersistentVolumeClaim: uid of the CollaSet that it is of, whether that owns it or not.
+    pub const CLAIM_OF: &str = "hitless.dev/claim-of";
     /// On a Service, upstream's name, value `true`: load balancers outside of the cluster follow its pods.
     pub const CONTROL: &str = "kusionstack.io/control";
     /// On a pod or a namespace, value `enabled`: pods get the readiness gate at creation.
     pub const GATE: &str = "hitless.dev/gate";
     /// Label by which the StatefulSet and DaemonSet controllers know a pod's revision.
     pub const CONTROLLER_REVISION_HASH: &str = "controller-revision-hash";
+    /// On a StatefulSet's pod, by its controller: the pod's name.
+    pub const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
+    /// On a StatefulSet's pod, by its controller: the pod's ordinal.
+    pub const POD_INDEX: &str = "apps.kubernetes.io/pod-index";
     /// Label that the DaemonSet controller adds to its pods.
     pub const POD_TEMPLATE_GENERATION: &str = "pod-template-generation";
     /// Label the Deployment controller adds to ReplicaSets and their pods.
@@ -164,6 +199,12 @@ pub const UPDATE_IN_PLACE: &str = "in-place";
 pub const UPDATE_IN_PLACE_ONLY: &str = "in-place-only";
 /// Value of [`annotations::RESTART`] on a workload.
 pub const KEEP_DIGEST: &str = "keep-digest";
+/// Value of [`annotations::RESTARTS`]: in place, unless that can't bring what the restart is for.
+pub const RESTARTS_AUTO: &str = "auto";
+/// Value of [`annotations::RESTARTS`]: always the containers, in place.
+pub const RESTARTS_CONTAINERS: &str = "containers";
+/// Value of [`annotations::RESTARTS`]: always new pods, natively.
+pub const RESTARTS_PODS: &str = "pods";
 /// Value of [`annotations::RELOAD`].
 pub const RELOAD_AUTO: &str = "auto";
 /// Value of [`annotations::TASK`].
@@ -178,5 +219,7 @@ pub const PAUSED_FALSE: &str = "false";
 pub const COMPANION_ALWAYS: &str = "Always";
 /// Value of [`annotations::COMPANION`]: no companion pod is made.
 pub const COMPANION_NEVER: &str = "Never";
+/// Finalizer of a CollaSet: its pods leave service before it goes.
+pub const COLLA_SET_FINALIZER: &str = "apps.kusionstack.io/pre-reclaim";
 /// Value of [`annotations::ROLLOUT`].
 pub const ROLLOUT_HELD: &str = "held";

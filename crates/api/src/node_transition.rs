@@ -65,6 +65,11 @@ pub struct AgentInfo {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1024))]
     pub not_held: Vec<String>,
+    /// uids of pods with requests that took longer than clients can be held (`StillInFlight`): they leave where another one serves, or
+    /// these are waited for. One that is gone is dropped.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 1024))]
+    pub in_flight: Vec<String>,
 }
 
 impl AgentInfo {
@@ -80,7 +85,7 @@ impl AgentInfo {
         format!("{pod_uid}/{name}")
     }
 
-    /// Most entries of [`Self::serving`] and of [`Self::not_held`] (their schema).
+    /// Most entries of [`Self::serving`], [`Self::not_held`] and [`Self::in_flight`] (their schema).
     pub const MOST_REFUSED: usize = 1024;
 
     /// Whether this is the word of the same program since the same start of its node, so that what it could not do then it can't do

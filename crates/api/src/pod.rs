@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
 
+use crate::large::TooLarge;
 #[cfg(doc)]
 use crate::lifecycle;
 use crate::lifecycle::LifecycleView;
@@ -18,7 +19,7 @@ use crate::names::{self, annotations};
 use crate::shared::Shared;
 use crate::{ObjectRef, PodRef, PullIdentity};
 pub use conditions::{ConditionView, ConditionWords, Conditions};
-pub use container::{ContainerSpec, ContainerState, ContainerView, Place, PortView};
+pub use container::{ContainerSpec, ContainerState, ContainerView, Place, PortView, Protocol};
 pub use endpoint::EndpointFault;
 pub use sharing::Sharing;
 
@@ -44,6 +45,8 @@ pub struct PodView {
     pub node: Option<String>,
     /// Containers in the order of the spec, then restartable init containers; other init containers are not listed.
     pub containers: Vec<ContainerView>,
+    /// Names of the other init containers, which ran once before these; `None`: there are none.
+    pub init: Option<Shared<Vec<String>>>,
     /// Whose credentials their images are pulled with.
     pub pull_identity: PullIdentity,
     /// Conditions by type.
@@ -66,8 +69,17 @@ pub struct PodView {
     pub created: Option<Timestamp>,
     /// What PodOpsLifecycle needs of it besides its labels; only of pods with the label [`lifecycle::CONTROL`].
     pub lifecycle: Option<Box<LifecycleView>>,
-    /// Names of the PersistentVolumeClaims that it mounts.
-    pub claims: Vec<String>,
+    /// PersistentVolumeClaims that it mounts.
+    pub claims: Vec<MountedClaim>,
+}
+
+/// A PersistentVolumeClaim among a pod's volumes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountedClaim {
+    /// Name of the volume.
+    pub volume: String,
+    /// Name of the claim.
+    pub claim: String,
 }
 
 /// `spec.terminationGracePeriodSeconds` where it is absent.
@@ -107,6 +119,12 @@ impl PodView {
         self.conditions.get(names::IN_SERVICE)
     }
 
+    /// Whether somebody still sends it requests, as a finalizer of [`lifecycle::PROTECTION`] says.
+    #[must_use]
+    pub fn is_protected(&self) -> bool {
+        self.lifecycle.as_deref().is_some_and(LifecycleView::is_protected)
+    }
+
     /// Whether the kubelet made it from a static manifest.
     #[must_use]
     pub fn is_mirror(&self) -> bool {
@@ -129,6 +147,13 @@ impl PodView {
     #[must_use]
     pub fn may_refuse(&self) -> bool {
         self.annotations.get(annotations::TASK).is_some_and(|value| value == names::TASK_ALLOWED)
+    }
+
+    /// Why it is not looked after, if it has too many values ([`crate::large`]).
+    #[must_use]
+    pub fn too_large(&self) -> Option<TooLarge> {
+        let values = self.annotations.get(annotations::TOO_LARGE)?;
+        Some(TooLarge(values.parse().unwrap_or_default()))
     }
 
     /// The container of that name.
@@ -157,6 +182,7 @@ impl From<&Pod> for PodView {
             owner: ObjectRef::controller_of(meta).map(Shared::from),
             node: spec.and_then(|s| s.node_name.clone()),
             containers: spec.map(|spec| container::containers(spec, status)).unwrap_or_default(),
+            init: spec.and_then(container::run_once).map(Shared::from),
             pull_identity: spec.map(pull_identity).unwrap_or_default(),
             conditions: status
                 .and_then(|s| s.conditions.as_ref())
@@ -188,9 +214,13 @@ impl From<&Pod> for PodView {
     }
 }
 
-fn claims(spec: &PodSpec) -> Vec<String> {
-    let claims = spec.volumes.iter().flatten().filter_map(|volume| volume.persistent_volume_claim.as_ref());
-    claims.map(|claim| claim.claim_name.clone()).collect()
+fn claims(spec: &PodSpec) -> Vec<MountedClaim> {
+    let volumes = spec.volumes.iter().flatten();
+    let mounted = volumes.filter_map(|volume| {
+        let claim = volume.persistent_volume_claim.as_ref()?.claim_name.clone();
+        Some(MountedClaim { volume: volume.name.clone(), claim })
+    });
+    mounted.collect()
 }
 
 fn pull_identity(spec: &PodSpec) -> PullIdentity {

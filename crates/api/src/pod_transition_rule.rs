@@ -260,12 +260,18 @@ pub struct PodTransitionRuleStatus {
     /// When this was written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update_time: Option<Time>,
-    /// Sorted names of all selected pods.
+    /// Sorted names of the selected pods, 5,000 at most.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<String>,
-    /// Pods that are in a stage.
+    /// How many more are selected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub targets_left_out: Option<i64>,
+    /// Pods that are in a stage, 1,000 at most: those that are rejected before those that have passed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub details: Vec<PodTransitionDetail>,
+    /// How many more are in a stage.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details_left_out: Option<i64>,
     /// State of the rules that keep one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rule_states: Vec<RuleState>,

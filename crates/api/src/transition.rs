@@ -81,6 +81,9 @@ pub struct Transition {
     /// Image patch → LISTEN of the new process, in milliseconds, once known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gap_milliseconds: Option<u32>,
+    /// Image patch → the new containers are ready, in milliseconds, once known. Agents of before do not tell it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready_milliseconds: Option<u32>,
     /// Names of the hooks that have had their answer and are not called again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
@@ -104,6 +107,8 @@ pub struct Transition {
 impl TransitionResult {
     /// Reason of a refusal: new connections can't be held on this node, or not for this pod.
     pub const HOLD_FAILED: &str = "HoldFailed";
+    /// Reason of a refusal: requests are in flight that take longer than clients can be held, and there may be another way.
+    pub const STILL_IN_FLIGHT: &str = "StillInFlight";
     /// Reason of a refusal: a container is another one than was granted, and in a Hold nothing else tells old ones from new ones.
     pub const CONTAINER_CHANGED: &str = "ContainerChanged";
 
@@ -116,10 +121,19 @@ impl TransitionResult {
     /// Reason of a refusal: the application says never, by a hook's answer or by itself.
     pub const TASK_REFUSED: &str = "TaskRefused";
 
+    /// Reason of a failure: the kubelet has not ended or replaced the containers in the time that it may take. That is the node's fault,
+    /// and nothing is known of the new version.
+    pub const NOT_REPLACED: &str = "NotReplaced";
+
+    /// Reason of a failure: it was undone, and the containers of before have not become ready again.
+    pub const ROLLBACK_NOT_READY: &str = "RollbackNotReady";
+
     /// Number in the report: milliseconds from the order to leave service to the patch of the containers.
     pub const DRAIN: &str = "drainMilliseconds";
     /// Number in the report: milliseconds from that patch until the new processes listen.
     pub const GAP: &str = "gapMilliseconds";
+    /// Number in the report: milliseconds from that patch until the new containers are ready.
+    pub const READY: &str = "readyMilliseconds";
     /// Number in the report: milliseconds for which the client waited that waited longest in a Hold.
     pub const LONGEST_PAUSE: &str = "longestPauseMilliseconds";
     /// Number in the report: idle connections that the agent closed.
@@ -142,6 +156,13 @@ impl TransitionResult {
         self.outcome == Outcome::Refused && self.reason == Self::TASK_REFUSED
     }
 
+    /// Whether it says something of its own pod only, and nothing of the version.
+    #[must_use]
+    pub fn is_of_pod_only(&self) -> bool {
+        let is_of_node = self.outcome == Outcome::Failed && self.reason == Self::NOT_REPLACED;
+        self.is_by_application() || is_of_node
+    }
+
     /// Whether the same operation would end the same way again: nothing goes on until a person has looked. Some refusals are
     /// only a matter of time.
     #[must_use]
@@ -152,7 +173,7 @@ impl TransitionResult {
                 let soon = ["Expired", "Busy", "NodeUIDMismatch", "PodAvailable"];
                 let soon = soon.iter().chain(&[Self::CONTAINER_CHANGED, Self::CONFIG_NOT_MOUNTED]);
                 // After these the pod is not held again, or not without a drain.
-                let otherwise = ["UnsupportedMode", Self::HOLD_FAILED, Self::CONTAINER_SERVES];
+                let otherwise = ["UnsupportedMode", Self::HOLD_FAILED, Self::CONTAINER_SERVES, Self::STILL_IN_FLIGHT];
                 !soon.chain(&otherwise).any(|reason| *reason == self.reason)
             }
             Outcome::Done | Outcome::Cancelled => false,
@@ -172,6 +193,7 @@ impl Transition {
             deadline: None,
             connections: None,
             gap_milliseconds: None,
+            ready_milliseconds: None,
             hooks_done: Vec::new(),
             hooks: Vec::new(),
             rollback: None,

@@ -1,9 +1,11 @@
-//! What an operation waits for outside of its pod: a load balancer, so far.
+//! What an operation waits for outside of its pod: a load balancer, or somebody else's finalizers.
 
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::lifecycle;
 
 /// What a wait comes before.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -70,6 +72,13 @@ impl Wait {
     pub fn pending(name: String, before: WaitPoint, message: &str) -> Self {
         let message = message.chars().take(Self::LONGEST_MESSAGE).collect();
         Self { name, before, state: WaitState::Pending, message }
+    }
+
+    /// Whether it is for others to end it, who have put a finalizer on the pod: its name is [`lifecycle::PROTECTION`], with which such
+    /// finalizers begin. Then no deadline does.
+    #[must_use]
+    pub fn is_for_finalizers(&self) -> bool {
+        self.name == lifecycle::PROTECTION
     }
 
     /// Whether it is not over.

@@ -150,6 +150,7 @@ impl World {
             node: Some(node(number.wrapping_mul(2_654_435_761) % NODES)),
             owner: Some(self.owner(workload)),
             available: state.available,
+            leaving: false,
             unavailable_since: (!state.available).then_some(Timestamp::UNIX_EPOCH),
             returned_at: None,
         }

@@ -1,6 +1,7 @@
 //! One round: every candidate in a fixed order, against the room that the earlier ones left.
 
 mod live;
+mod trial;
 
 use std::sync::Arc;
 
@@ -12,7 +13,8 @@ use crate::order::{Known, in_order, no_such_pod};
 use crate::policy::{Check, Limits, Rule, Stage};
 use crate::verdict::{BudgetConsumer, IMPLICIT, LEDGER, WORKLOAD, Who, says};
 use crate::{
-    Answer, Approval, Approvals, Candidate, Decision, GateInput, Question, Reason, RuleVerdict, Verdict, selector,
+    Absence, Answer, Approval, Approvals, Candidate, Decision, GateInput, Question, Reason, RuleVerdict, Verdict,
+    selector,
 };
 use live::Live;
 
@@ -223,11 +225,12 @@ impl<'g> DecisionPass<'g> {
     fn check(&mut self, each: &Known<'g>, (id, group): (u32, &'g Group), check: &Check) -> Result<Reason, Reason> {
         let pod = each.pod;
         let (gate, now) = (self.gate, self.now);
+        let own = gate.classes.get(pod.class as usize).map_or(0, |class| group.aside_of(class.namespace));
         match check {
             Check::Pass(because) => Ok(because.clone()),
             Check::Deny(because) => Err(because.clone()),
             Check::Labels(requires) if gate.has_labels(pod, requires) => Ok(Reason::LabelsMatch),
-            Check::Labels(requires) => Err(Reason::LabelsDiffer { requires: selector::text(requires) }),
+            Check::Labels(requires) => Err(Reason::LabelsDiffer { requires: requires.to_string() }),
             Check::Windows(windows) => windows.ask(now),
             Check::Soak { seconds } => soak(group, *seconds, now),
             Check::Failures { most } if group.counts.failed < u64::from(*most) => Ok(Reason::FewFailures),
@@ -236,18 +239,28 @@ impl<'g> DecisionPass<'g> {
             }
             // Answered by its caller, which knows the question.
             Check::Approval { .. } => Err(Reason::AwaitingApproval { message: String::new() }),
-            Check::Concurrent { most } => self.live(id, group).concurrent(*most),
+            Check::Concurrent { most } => self.live(id, group).concurrent(*most, own),
             Check::Availability(_) | Check::Nodes(_) | Check::Topology { .. } | Check::PerNode { .. }
-                if !pod.is_free() =>
+                if costs_nothing(each) =>
             {
                 Ok(Reason::AlreadyUnavailable)
             }
-            Check::Availability(limits) => self.live(id, group).availability(*limits, pod.is_recently_ready()),
-            Check::Nodes(bound) => self.live(id, group).nodes(group, pod, *bound),
-            Check::Topology { key, most } => self.live(id, group).topology((gate, group), pod, key, *most),
+            Check::Availability(limits) => self.live(id, group).availability_of(each, *limits, own),
+            Check::Nodes(bound) => {
+                let live = self.live(id, group);
+                let answer = live.nodes(group, pod, *bound);
+                answer.or_else(|why| live.trial_on_nodes((gate, group), each, *bound).unwrap_or(Err(why)))
+            }
+            Check::Topology { key, most } => {
+                let live = self.live(id, group);
+                let answer = live.topology((gate, group), pod, key, *most);
+                answer.or_else(|why| live.trial_on_domains((gate, group), each, (key, *most), why))
+            }
             Check::PerNode { fewest } => {
                 let node = pod.node.map(|node| gate.symbols.text(node)).unwrap_or_default();
-                self.live(id, group).per_node(group, pod, node, *fewest)
+                let live = self.live(id, group);
+                let answer = live.per_node(group, pod, node, *fewest);
+                answer.or_else(|why| live.trial_on_node((gate, group), each, *fewest).unwrap_or(Err(why)))
             }
         }
     }
@@ -260,21 +273,22 @@ impl<'g> DecisionPass<'g> {
 
     /// The limits of a workload's pods, of whose number they are a function.
     fn own_budget(&mut self, each: &Known<'g>, name: &Arc<str>, limits: impl Fn(u64) -> Limits) -> RuleVerdict {
-        if !each.pod.is_free() {
+        if costs_nothing(each) {
             return says(name, Decision::Allowed, Reason::AlreadyUnavailable);
         }
         let own = self.gate.owner_group(each.pod).and_then(|id| Some((id, self.gate.groups.get(id as usize)?)));
         // A pod without an owner has nobody to stand in for it: it is a group of its own.
         let Some((id, group)) = own else {
             let alone = Live::of_one();
-            let answer = alone.availability(limits(1), false);
+            let answer = alone.availability(limits(1), false, 0);
             return says(name, Decision::Allowed, answer.unwrap_or_else(|because| because));
         };
         let live = self.live(id, group);
-        match live.availability(limits(live.counts.total), each.pod.is_recently_ready()) {
+        let limits = limits(live.counts.total);
+        match live.availability_of(each, limits, 0) {
             Ok(because) => says(name, Decision::Allowed, because),
             Err(because) => {
-                let (holders, since) = self.holders((id, group), Who::Down, each.pod);
+                let (holders, since) = self.holders((id, group), because.who().unwrap_or(Who::Down), each.pod);
                 RuleVerdict { since, holders, ..says(name, Decision::Denied, because) }
             }
         }
@@ -302,6 +316,11 @@ impl<'g> DecisionPass<'g> {
     }
 }
 
+/// Its own place is taken already, or it is away and nothing is lost by operating it.
+fn costs_nothing(each: &Known<'_>) -> bool {
+    each.pod.is_reserved() || (!each.pod.is_available() && each.candidate.absence == Absence::CostsNothing)
+}
+
 /// A share that rounds down, but at least one.
 fn implicit_limits(total: u64, percent: u32) -> Limits {
     let quota = (total.saturating_mul(u64::from(percent)) / 100).max(1);
@@ -326,7 +345,7 @@ impl Gate {
         pod.owner().and_then(|owner| self.owners.get(owner as usize))?.max_unavailable
     }
 
-    fn has_labels(&self, pod: &Pod, wanted: &k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector) -> bool {
+    fn has_labels(&self, pod: &Pod, wanted: &selector::Selector<'_>) -> bool {
         self.classes.get(pod.class as usize).is_some_and(|class| self.selects(wanted, class))
     }
 }

@@ -30,6 +30,8 @@ pub struct PodFacts {
     pub owner: Option<ObjectRef>,
     /// Ready, not terminating, not finished.
     pub available: bool,
+    /// It is being deleted: it is gone without anybody's doing once its grace period is over.
+    pub leaving: bool,
     /// Since when it is not, if that is known.
     pub unavailable_since: Option<Timestamp>,
     /// When an operation brought it back to service for the last time.
@@ -51,6 +53,7 @@ impl PodFacts {
             node: pod.node.clone(),
             owner,
             available: pod.available(),
+            leaving: pod.terminating,
             unavailable_since: ready.filter(|ready| !ready.is_true).and_then(|ready| ready.since),
             // A pod is in service from its first moment on; only an operated one has returned to it. A pod that is held never
             // leaves service: it is back when its new containers run.
@@ -199,6 +202,24 @@ pub struct GateInput<'a> {
     pub settings: &'a Settings,
 }
 
+/// What operating a pod that is not available may cost. Asked only of one that is not.
+///
+/// "Costs no availability now" is not "needs no permission": a pod that is not Ready for a reason that passes (its probe asks something
+/// that is away) is worth as much as a Ready one, and an unverified version on it spends that. As natively (`reconcileOldReplicaSets`
+/// of the Deployment controller: `maxCleanupCount` is all pods less `minAvailable` less the new version's unavailable ones).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Absence {
+    /// It may come back by itself, and the operation brings another version. It goes as an available pod would, or while fewer pods
+    /// than may be unavailable (and always one) are being operated or have the new version and are not available.
+    #[default]
+    NewVersion,
+    /// It may come back by itself, and its version stays: the same, but only operations that are under way count.
+    SameVersion,
+    /// Nothing: its version was judged bad, or it is between two versions, or its own container fails and the new version has been
+    /// verified, or it leaves for good.
+    CostsNothing,
+}
+
 /// A pod that wants to be operated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Candidate {
@@ -220,6 +241,8 @@ pub struct Candidate {
     pub skips: BTreeSet<String>,
     /// Types of the pod's conditions that are True, for rules with `conditions`.
     pub conditions: BTreeSet<String>,
+    /// What operating it may cost while it is not available.
+    pub absence: Absence,
 }
 
 impl Candidate {
@@ -247,6 +270,7 @@ impl Candidate {
             preferred: false,
             skips: annotation(SKIP_RULES).map(skipped_rules).unwrap_or_default(),
             conditions: pod.conditions.true_ones().map(ToOwned::to_owned).collect(),
+            absence: Absence::default(),
         }
     }
 }

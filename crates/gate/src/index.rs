@@ -60,6 +60,9 @@ pub struct Gate {
     reserved: HashMap<Uid, Reserved>,
     failed: HashSet<Uid>,
     recently_ready: HashSet<Uid>,
+    updated: HashSet<Uid>,
+    overdue: HashSet<Uid>,
+    lost: HashSet<Uid>,
 }
 
 impl Gate {
@@ -181,9 +184,7 @@ impl Gate {
         let gone = old.keys().filter(|uid| !self.reserved.contains_key(*uid));
         let new = self.reserved.keys().filter(|uid| !old.contains_key(*uid));
         let changed: Vec<Uid> = gone.chain(new).cloned().collect();
-        for uid in &changed {
-            self.recount(uid);
-        }
+        self.recount_all(&changed);
     }
 
     /// The pod's reservation in a ledger, if it has one.
@@ -193,21 +194,41 @@ impl Gate {
 
     /// uids of all pods whose last operation has failed and not been superseded.
     pub fn set_failed(&mut self, failed: &BTreeSet<String>) {
-        let failed: HashSet<Uid> = failed.iter().map(|uid| Uid::of(uid).kept()).collect();
-        let changed: Vec<Uid> = self.failed.symmetric_difference(&failed).cloned().collect();
-        self.failed = failed;
-        for uid in &changed {
-            self.recount(uid);
-        }
+        let changed = exchange(&mut self.failed, failed.iter().map(String::as_str));
+        self.recount_all(&changed);
     }
 
     /// uids of all pods that are available, but not for as long as their workload wants before they count so (`minReadySeconds`). To
     /// others they are unavailable; each is itself judged as the available pod that it is.
     pub fn set_recently_ready<'u>(&mut self, recently_ready: impl IntoIterator<Item = &'u str>) {
-        let recently_ready: HashSet<Uid> = recently_ready.into_iter().map(|uid| Uid::of(uid).kept()).collect();
-        let changed: Vec<Uid> = self.recently_ready.symmetric_difference(&recently_ready).cloned().collect();
-        self.recently_ready = recently_ready;
-        for uid in &changed {
+        let changed = exchange(&mut self.recently_ready, recently_ready);
+        self.recount_all(&changed);
+    }
+
+    /// uids of all pods that have the version that their workload is being brought to, or are between two. Those of them that are not
+    /// available count as unverified.
+    pub fn set_updated<'u>(&mut self, updated: impl IntoIterator<Item = &'u str>) {
+        let changed = exchange(&mut self.updated, updated);
+        self.recount_all(&changed);
+    }
+
+    /// uids of all pods that others have operated for too long. In budgets of the whole cluster they count for pods of their own
+    /// namespace only.
+    pub fn set_overdue<'u>(&mut self, overdue: impl IntoIterator<Item = &'u str>) {
+        let changed = exchange(&mut self.overdue, overdue);
+        self.recount_all(&changed);
+    }
+
+    /// uids of all pods on nodes that are away for too long to be waited for. Unless they are available they count where somebody has
+    /// written a rule or a PodDisruptionBudget, and not in the budgets that pods have by themselves: nothing that can't come back holds up
+    /// the others.
+    pub fn set_lost<'u>(&mut self, lost: impl IntoIterator<Item = &'u str>) {
+        let changed = exchange(&mut self.lost, lost);
+        self.recount_all(&changed);
+    }
+
+    fn recount_all(&mut self, uids: &[Uid]) {
+        for uid in uids {
             self.recount(uid);
         }
     }
@@ -216,11 +237,15 @@ impl Gate {
     fn recount(&mut self, uid: &Uid) {
         let Some(known) = self.pod_id_of(&uid.borrowed()) else { return };
         let (held, failed) = (self.reserved.contains_key(uid), self.failed.contains(uid));
-        let recently_ready = self.recently_ready.contains(uid);
+        let (recently_ready, updated) = (self.recently_ready.contains(uid), self.updated.contains(uid));
+        let (overdue, lost) = (self.overdue.contains(uid), self.lost.contains(uid));
         self.change_state(known, |state| {
             state.reserved = held;
             state.failed = failed;
             state.recently_ready = recently_ready;
+            state.updated = updated;
+            state.overdue = overdue;
+            state.lost = lost;
         });
     }
 
@@ -252,7 +277,7 @@ impl Gate {
 
     fn selected(&self, source: &Source) -> u64 {
         let group = self.by_source.get(source).and_then(|id| self.groups.get(*id as usize));
-        group.map_or(0, |group| group.counts.unavailable + group.counts.available)
+        group.map_or(0, |group| group.counts.unavailable + group.counts.available + group.counts.aside)
     }
 
     /// Number of pods that are known.
@@ -276,4 +301,12 @@ impl Gate {
     pub fn remove_pod(&mut self, uid: &str) {
         pods::remove(self, uid);
     }
+}
+
+/// `known` has these uids from now on. Those that it did not have, or has no more.
+fn exchange<'u>(known: &mut HashSet<Uid>, uids: impl IntoIterator<Item = &'u str>) -> Vec<Uid> {
+    let next: HashSet<Uid> = uids.into_iter().map(|uid| Uid::of(uid).kept()).collect();
+    let changed = known.symmetric_difference(&next).cloned().collect();
+    *known = next;
+    changed
 }

@@ -165,6 +165,8 @@ mod tests {
             from_images: [].into(),
             while_unavailable: false,
             labels: [].into(),
+            from_labels: [].into(),
+            removal: false,
         };
         (uid.to_owned(), reservation)
     }

@@ -19,7 +19,7 @@ pub mod verdict;
 
 pub use approval::{Answer, Approval, Approvals, Question};
 pub use decide::decide;
-pub use facts::{Budget, Candidate, DisruptionBudget, GateInput, OwnerFacts, PodFacts, Reserved, RuleSet};
+pub use facts::{Absence, Budget, Candidate, DisruptionBudget, GateInput, OwnerFacts, PodFacts, Reserved, RuleSet};
 pub use hitless_api::{ObjectRef, selector};
 pub use index::Gate;
 pub use ledger::{LedgerError, refuse_if_deposed, refuse_to_reserve, release, reserve, take_over};

@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-use crate::{Budget, DisruptionBudget, Reason, RuleSet, selector};
+use crate::selector::{self, Selector};
+use crate::{Budget, DisruptionBudget, Reason, RuleSet};
 pub(crate) use limit::{Bound, Limits, Rounding};
 use window::Windows;
 
@@ -47,7 +48,7 @@ pub(crate) struct Rule {
     /// Name that a pod's annotation may excuse it from; none for our own budgets.
     pub(crate) name: Option<String>,
     pub(crate) stage: Stage,
-    pub(crate) filter: Option<LabelSelector>,
+    pub(crate) filter: Option<Selector<'static>>,
     pub(crate) conditions: BTreeSet<String>,
     pub(crate) check: Check,
 }
@@ -71,7 +72,7 @@ pub(crate) enum Check {
     /// Passes nobody.
     Deny(Reason),
     /// Passes pods with these labels.
-    Labels(LabelSelector),
+    Labels(Selector<'static>),
     /// Passes whom an approver lets go.
     Approval { ignores_failure: bool },
     /// Passes at these times.
@@ -121,14 +122,14 @@ impl Policy {
     pub(crate) fn of_rule_set(set: &RuleSet, skipped_kinds: &BTreeSet<String>) -> Self {
         Self {
             source: Some(Source::RuleSet(set.namespace.clone(), set.name.clone())),
-            rules: rule_set::rules(set, skipped_kinds),
+            rules: governing(&set.name, set.spec.selector.as_ref(), || rule_set::rules(set, skipped_kinds)),
             replaces_implicit: true,
             ..Self::implicit()
         }
     }
 
     pub(crate) fn of_budget(budget: &Budget) -> Self {
-        let rules = budget::rules(budget);
+        let rules = governing(&budget.name, budget.spec.selector.as_ref(), || budget::rules(budget));
         let counts_nodes = rules
             .iter()
             .any(|rule| matches!(rule.check, Check::Nodes(_) | Check::Topology { .. } | Check::PerNode { .. }));
@@ -141,17 +142,28 @@ impl Policy {
 
     pub(crate) fn of_disruption_budget(budget: &DisruptionBudget) -> Self {
         let source = Some(Source::Disruption(budget.namespace.clone(), budget.name.clone()));
-        Self { source, rules: vec![budget::disruption(budget)], ..Self::implicit() }
+        let rules = governing(&budget.name, budget.selector.as_ref(), || vec![budget::disruption(budget)]);
+        Self { source, rules, ..Self::implicit() }
+    }
+}
+
+/// The rules of an object that limits. If nobody can tell for whom it is, nobody whom it might mean may go.
+fn governing(object: &str, selector: Option<&LabelSelector>, rules: impl FnOnce() -> Vec<Rule>) -> Vec<Rule> {
+    match selector.and_then(selector::fault) {
+        None => rules(),
+        Some(fault) => {
+            let text = format!("spec.selector: {fault}");
+            vec![Rule::pre_check(format!("{object}/spec.selector"), Check::Deny(Reason::Misconfigured { text }))]
+        }
     }
 }
 
 fn selector_faults(selector: Option<&LabelSelector>) -> Option<String> {
-    match selector {
-        None => Some("spec.selector is absent, so the rules govern no pod; set it".to_owned()),
-        Some(selector) => {
-            selector::fault(selector).map(|fault| format!("spec.selector: {fault}; the rules govern no pod"))
-        }
-    }
+    let Some(selector) = selector else {
+        return Some("spec.selector is absent, so the rules govern no pod; set it".to_owned());
+    };
+    let fault = selector::fault(selector)?;
+    Some(format!("spec.selector: {fault}; no pod that it might mean passes until then"))
 }
 
 fn rule_faults(rules: &[Rule]) -> impl Iterator<Item = String> {
@@ -167,11 +179,11 @@ fn rule_faults(rules: &[Rule]) -> impl Iterator<Item = String> {
 }
 
 impl RuleSet {
-    /// Whether the rules govern a pod. Without a selector, or with one that can't be understood, they govern nobody.
+    /// Whether the rules govern a pod. Without a selector they govern nobody, with one that can't be understood all of the namespace.
     #[must_use]
     pub fn selects(&self, pod: &crate::PodFacts) -> bool {
         self.namespace == pod.namespace
-            && self.spec.selector.as_ref().is_some_and(|selector| selector::matches(selector, &pod.labels))
+            && self.spec.selector.as_ref().is_some_and(|selector| selector::limits(selector, &pod.labels))
     }
 
     /// What the author of the rules should mend, in words; each text begins with what it is about.
@@ -182,12 +194,23 @@ impl RuleSet {
     }
 }
 
+impl DisruptionBudget {
+    /// What its author should mend, in words.
+    #[must_use]
+    pub fn faults(&self) -> Vec<String> {
+        match &self.selector {
+            None => vec!["spec.selector is absent, so it selects no pod; set it".to_owned()],
+            Some(selector) => selector_faults(Some(selector)).into_iter().collect(),
+        }
+    }
+}
+
 impl Budget {
-    /// Whether it limits a pod.
+    /// Whether it limits a pod. With a selector that can't be understood it limits all of its scope.
     #[must_use]
     pub fn selects(&self, pod: &crate::PodFacts) -> bool {
         (self.namespace == pod.namespace || self.is_cluster_wide())
-            && self.spec.selector.as_ref().is_some_and(|selector| selector::matches(selector, &pod.labels))
+            && self.spec.selector.as_ref().is_some_and(|selector| selector::limits(selector, &pod.labels))
     }
 
     /// What its author should mend, in words.

@@ -91,6 +91,8 @@ pub enum Consumption {
     Reserved,
     /// It is not available.
     Unavailable,
+    /// It is being deleted, and nobody has taken its place yet.
+    Leaving,
     /// It is Ready, but not for as long as its workload wants (`minReadySeconds`).
     RecentlyReady,
     /// It was let go a moment ago, in the same round.
@@ -143,6 +145,7 @@ impl RuleVerdict {
             && match self.because {
                 Reason::AlreadyReserved
                 | Reason::AlreadyUnavailable
+                | Reason::FewUnverified { .. }
                 | Reason::WithinBudget { .. }
                 | Reason::LabelsMatch
                 | Reason::InWindow
@@ -162,6 +165,7 @@ impl RuleVerdict {
                 | Reason::KindSkipped { .. }
                 | Reason::Empty
                 | Reason::MaxUnavailable { .. }
+                | Reason::MaxUnverified { .. }
                 | Reason::MinAvailable { .. }
                 | Reason::LabelsDiffer { .. }
                 | Reason::Paused
@@ -177,6 +181,7 @@ impl RuleVerdict {
                 | Reason::AwaitingApproval { .. }
                 | Reason::ApprovalRefused { .. }
                 | Reason::ApproverUnreachable { .. }
+                | Reason::NoNodeHasLabel { .. }
                 | Reason::Misconfigured { .. }
                 | Reason::NoSuchPod => false,
             }
@@ -193,7 +198,8 @@ impl Verdict {
     /// during an operation that has ended since: the caller reads such a pod again before it reserves it.
     #[must_use]
     pub fn rests_on_unavailability(&self) -> bool {
-        self.allowed && self.rules.iter().any(|rule| rule.because == Reason::AlreadyUnavailable)
+        let is_such = |because: &Reason| matches!(because, Reason::AlreadyUnavailable | Reason::FewUnverified { .. });
+        self.allowed && self.rules.iter().any(|rule| is_such(&rule.because))
     }
 
     /// Names of the rules that were really asked and agreed, for the grant and the ledger.

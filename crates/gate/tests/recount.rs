@@ -24,6 +24,8 @@ struct Cluster {
     held: BTreeMap<String, Reserved>,
     failed: BTreeSet<String>,
     recently_ready: BTreeSet<String>,
+    overdue: BTreeSet<String>,
+    lost: BTreeSet<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -36,6 +38,8 @@ enum Change {
     Owner(u8, Option<u32>),
     Failed(u8),
     RecentlyReady(u8),
+    Overdue(u8),
+    Lost(u8),
     Done(u8),
 }
 
@@ -74,6 +78,8 @@ impl Cluster {
         };
         let mut gate = Gate::of(&input);
         gate.set_recently_ready(self.recently_ready.iter().map(String::as_str));
+        gate.set_overdue(self.overdue.iter().map(String::as_str));
+        gate.set_lost(self.lost.iter().map(String::as_str));
         gate.decide(candidates, input.approvals, now)
     }
 
@@ -157,6 +163,18 @@ impl Cluster {
                 }
                 gate.set_recently_ready(self.recently_ready.iter().map(String::as_str));
             }
+            Change::Overdue(number) => {
+                if !self.overdue.remove(&uid(number)) {
+                    self.overdue.insert(uid(number));
+                }
+                gate.set_overdue(self.overdue.iter().map(String::as_str));
+            }
+            Change::Lost(number) => {
+                if !self.lost.remove(&uid(number)) {
+                    self.lost.insert(uid(number));
+                }
+                gate.set_lost(self.lost.iter().map(String::as_str));
+            }
             Change::Done(number) => {
                 self.held.remove(&uid(number));
                 gate.set_reserved(self.held.clone());
@@ -171,7 +189,10 @@ impl Cluster {
     /// Limits after a round, given who was newly taken in it.
     fn check(&self, taken: &[&PodFacts]) {
         for budget in self.budgets.values() {
-            let members: Vec<&PodFacts> = self.pods.values().filter(|pod| budget.selects(pod)).collect();
+            // What others have operated for too long counts in its own namespace only.
+            let is_aside = |pod: &PodFacts| self.overdue.contains(&pod.uid) && self.held.contains_key(&pod.uid);
+            let counts = |pod: &&PodFacts| !budget.is_cluster_wide() || !is_aside(pod);
+            let members: Vec<&PodFacts> = self.pods.values().filter(|pod| budget.selects(pod)).filter(counts).collect();
             let taken: Vec<&&PodFacts> = taken.iter().filter(|pod| budget.selects(pod)).collect();
             let Some(spec) = (!taken.is_empty()).then_some(&budget.spec) else { continue };
             let running = members.iter().filter(|pod| self.held.contains_key(&pod.uid)).count();
@@ -228,6 +249,7 @@ fn a_pod() -> impl Strategy<Value = PodFacts> {
         node: node.map(|node| format!("n{node}")),
         owner: owned.map(owner),
         available,
+        leaving: false,
         unavailable_since: None,
         returned_at: returned.map(|second| Timestamp::from_second(second).unwrap()),
     })
@@ -285,6 +307,8 @@ fn a_change() -> impl Strategy<Value = Change> {
         1 => (0..3_u8, prop::option::weighted(0.8, 0..9_u32)).prop_map(|(number, desired)| Change::Owner(number, desired)),
         1 => (0..24_u8).prop_map(Change::Failed),
         2 => (0..24_u8).prop_map(Change::RecentlyReady),
+        1 => (0..24_u8).prop_map(Change::Overdue),
+        1 => (0..24_u8).prop_map(Change::Lost),
         3 => (0..24_u8).prop_map(Change::Done),
     ]
 }
@@ -338,6 +362,7 @@ fn two_pods_do_not_go_each_because_the_other_has_its_domain_down() {
         node: Some(node.to_owned()),
         owner: None,
         available,
+        leaving: false,
         unavailable_since: None,
         returned_at: None,
     };

@@ -95,6 +95,7 @@ mod tests {
             cookie: 7,
             rqueue: row.rqueue,
             wqueue: row.wqueue,
+            shut_for_reading: false,
             info: Some(TcpInfo {
                 last_data_sent: Duration::from_millis(row.sent),
                 last_data_recv: Duration::from_millis(row.recv),

@@ -4,6 +4,9 @@
 //! and closes in its turn. The client sees a clean end. On a connection with a request in flight several servers would
 //! abort that request, so each is looked at again right before.
 //!
+//! An application that has left HTTP/1 on the connection (a websocket) may not close: it hears nothing any more, and its client is told
+//! nothing. [`Connection::shut_for_reading`] tells such a connection; who asks for the end resets it ([`PodNetns::destroy`]).
+//!
 //! Where another container of the pod has the other end, that one is told first, as if the application had closed: it sends no request
 //! on a connection that its server is about to close.
 

@@ -103,6 +103,9 @@ pub struct Connection {
     pub rqueue: u32,
     /// Bytes written by the application that the client has not acknowledged.
     pub wqueue: u32,
+    /// The pod's own side was shut down for reading, as [`close_unused`](crate::close_unused) does: its process reads an end of file, and
+    /// the client knows nothing of it. Set as well where the client has closed its direction.
+    pub shut_for_reading: bool,
     /// Absent on kernels before 4.6.
     pub info: Option<TcpInfo>,
 }
@@ -201,6 +204,7 @@ mod tests {
             cookie,
             rqueue: 0,
             wqueue: 0,
+            shut_for_reading: false,
             info: None,
         }
     }

@@ -14,6 +14,7 @@ mod replay;
 mod rules;
 mod tap;
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -179,6 +180,12 @@ impl SynHold {
         };
         tap.collect(add).map_err(|error| KernelError::of_call("read a packet socket", error, &[]))?;
         Ok(syns.len())
+    }
+
+    /// Ports on which clients wait, as far as they have been [collected](Self::collect).
+    #[must_use]
+    pub fn awaited(&self) -> BTreeSet<u16> {
+        self.syns.ports()
     }
 
     /// Whether anybody is held, and since when by the kernel's clock; `None` when not, or no hold has begun.

@@ -11,6 +11,7 @@ mod tried;
 
 pub use manifest::manifest;
 pub use state::State;
+pub(crate) use state::failure;
 pub use tried::{Outcome, Tried};
 
 use hitless_api::names::labels;

@@ -2,7 +2,9 @@
 //!
 //! Nothing is remembered that the snapshot does not say; a cache that starts anew answers the same.
 
+mod crowds;
 mod owners;
+mod replaced;
 mod spec_faults;
 
 use std::borrow::Borrow;
@@ -66,16 +68,23 @@ pub(crate) struct Synced<'g> {
 }
 
 impl<'g> Synced<'g> {
-    /// Tells it of pods whose operation was judged bad, of those that are not Ready for long enough, and of those that are reserved,
-    /// all by uid.
+    /// Tells it of pods whose operation was judged bad, of those that are not Ready for long enough, of those that have the version
+    /// that their workload is being brought to, of those that others have operated for too long, of those on nodes that are lost, and
+    /// of those that are reserved, all by uid.
     pub(crate) fn tell<'u>(
         self,
         failed: &BTreeSet<String>,
         recently_ready: impl IntoIterator<Item = &'u str>,
+        updated: impl IntoIterator<Item = &'u str>,
+        overdue: impl IntoIterator<Item = &'u str>,
+        lost: impl IntoIterator<Item = &'u str>,
         held: BTreeMap<String, Reserved>,
     ) -> &'g Gate {
         self.gate.set_failed(failed);
         self.gate.set_recently_ready(recently_ready);
+        self.gate.set_updated(updated);
+        self.gate.set_overdue(overdue);
+        self.gate.set_lost(lost);
         self.gate.set_reserved(held);
         self.gate
     }
@@ -102,10 +111,12 @@ impl GateCache {
         Synced { gate: &mut self.gate, faults: &self.faults, budgets: &self.budgets }
     }
 
-    /// Pods that have finished for good take nothing from a budget and give nothing.
+    /// Pods that have finished for good, or are being deleted and have been replaced, take nothing from a budget and give nothing.
     fn pods(&mut self, snapshot: &Snapshot, world: &World<'_>, moved: &BTreeSet<String>) {
+        let replaced = replaced::replaced(snapshot, world);
+        let counts = |pod: &&Arc<PodView>| !(pod.finished || pod.terminating && replaced.contains(pod.id.uid.as_str()));
         let mut listed = 0;
-        for pod in snapshot.pods.iter().filter(|pod| !pod.finished) {
+        for pod in snapshot.pods.iter().filter(counts) {
             listed += 1;
             let has_moved = || pod.owner.as_ref().is_some_and(|owner| moved.contains(&owner.uid));
             let known = self.pods.get(pod.id.uid.as_str());
@@ -116,8 +127,7 @@ impl GateCache {
             self.pods.replace(ByUid(pod.clone()));
         }
         if self.pods.len() > listed {
-            let here: HashSet<&str> =
-                snapshot.pods.iter().filter(|pod| !pod.finished).map(|pod| pod.id.uid.as_str()).collect();
+            let here: HashSet<&str> = snapshot.pods.iter().filter(counts).map(|pod| pod.id.uid.as_str()).collect();
             let gate = &mut self.gate;
             self.pods.retain(|known| {
                 let stays = here.contains(known.0.id.uid.as_str());
@@ -139,8 +149,8 @@ impl GateCache {
 
     fn rules(&mut self, snapshot: &Snapshot) {
         let (gate, faults) = (&mut self.gate, &mut self.faults);
-        let rules = snapshot.rules.iter().map(|rule| ((rule.namespace.clone(), rule.name.clone()), rule.clone()));
-        follow(&mut self.rules, rules.collect(), |key, rule| {
+        let rules = crowds::rules(&snapshot.rules, &self.rules);
+        follow(&mut self.rules, rules, |key, rule| {
             if let Some(rule) = rule {
                 let set = RuleSet::from(rule);
                 gate.set_rule_set(&set);
@@ -150,8 +160,8 @@ impl GateCache {
                 faults.remove_rule(key);
             }
         });
-        let budgets = snapshot.budgets.iter().map(|each| ((each.namespace.clone(), each.name.clone()), each.clone()));
-        follow(&mut self.budgets, budgets.collect(), |key, budget| {
+        let budgets = crowds::budgets(&snapshot.budgets, &self.budgets);
+        follow(&mut self.budgets, budgets, |key, budget| {
             if let Some(budget) = budget {
                 gate.set_budget(budget);
                 faults.set_budget(key, budget);

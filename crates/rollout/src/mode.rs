@@ -9,6 +9,7 @@ mod not_operable;
 mod policy;
 mod service;
 mod settings;
+mod start;
 mod traffic;
 
 pub use choice::{Mode, ModeInputs, choose};
@@ -19,4 +20,5 @@ pub use not_operable::NotOperable;
 pub use policy::{Policies, PolicyView, Resolved};
 pub use service::{Control, ServiceView, Target};
 pub use settings::{AgentStatus, OperationSettings, PodContext, Start, WorkloadFacts};
+pub use start::start_seconds;
 pub use traffic::{ServiceConflict, ServiceReadiness, Serving, StandIn, Traffic};

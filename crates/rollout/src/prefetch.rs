@@ -29,6 +29,19 @@ pub struct Pull {
     pub policy: PullPolicy,
     /// With whose credentials.
     pub identity: PullIdentity,
+    /// Requests and limits of the container that it is for ([`hitless_api::pod::ContainerSpec::resources`]). Who shares a prefetch pod may
+    /// have others, so they are no part of its key.
+    pub resources: Option<Box<str>>,
+}
+
+/// What a prefetch pod asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resources {
+    /// Nothing: a node that is full takes it all the same, and no limit slows the runtime down, whose unpacking is charged to the pod.
+    None,
+    /// Requests and limits of the container that it is for: where the namespace has a LimitRange or a quota that wants them stated, those
+    /// of a container that runs there are within.
+    OfContainer,
 }
 
 impl Pull {
@@ -41,6 +54,7 @@ impl Pull {
             image: image.to_owned(),
             policy: container.pull_policy,
             identity: pod.pull_identity.clone(),
+            resources: container.resources.clone(),
         })
     }
 
@@ -53,7 +67,8 @@ impl Pull {
     /// Value of the label `hitless.dev/prefetch`: the same pull always has the same.
     #[must_use]
     pub fn key(&self) -> String {
-        let Self { namespace, node, image, policy, identity: PullIdentity { service_account, secrets } } = self;
+        let Self { namespace, node, image, policy, identity: PullIdentity { service_account, secrets }, resources: _ } =
+            self;
         digest::short(&json!([namespace, node, image, policy.name(), service_account, secrets]))
     }
 }

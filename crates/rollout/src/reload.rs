@@ -4,8 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use hitless_api::digest::Key;
 use hitless_api::names::annotations;
-use hitless_workloads::config::{Config, Missing};
+use hitless_workloads::config::{Config, InitConfig, Missing};
 use hitless_workloads::{ConfigContent, ConfigRef, ConfigUse, Object};
 use jiff::Timestamp;
 
@@ -58,21 +59,31 @@ pub type Wanted<'a> = BTreeMap<&'a str, BTreeSet<&'a ConfigRef>>;
 
 /// What workloads use that reload.
 #[derive(Debug, Default)]
-pub struct Uses<'a>(Vec<(&'a Object, ConfigUse)>);
+pub struct Uses<'a> {
+    of: Vec<(&'a Object, ConfigUse)>,
+    key: Option<&'a Key>,
+}
 
 impl<'a> Uses<'a> {
     /// Of those of these workloads that reload.
     #[must_use]
     pub fn of(objects: &'a [Arc<Object>]) -> Self {
         let reloading = objects.iter().map(|object| &**object).filter(|object| object.reloads());
-        Self(reloading.filter_map(|object| Some((object, ConfigUse::of(object.template()?.content())))).collect())
+        let of = reloading.filter_map(|object| Some((object, ConfigUse::of(object.template()?.content()))));
+        Self { of: of.collect(), key: None }
+    }
+
+    /// With a key for what is recorded of it.
+    #[must_use]
+    pub fn keyed(self, key: Option<&'a Key>) -> Self {
+        Self { key, ..self }
     }
 
     /// Namespaces in which a workload reloads, with the ConfigMaps and Secrets that are used there.
     #[must_use]
     pub fn by_namespace(&self) -> Wanted<'_> {
         let mut namespaces = Wanted::new();
-        for (object, uses) in &self.0 {
+        for (object, uses) in &self.of {
             namespaces.entry(&object.id.namespace).or_default().extend(uses.objects());
         }
         namespaces
@@ -81,16 +92,17 @@ impl<'a> Uses<'a> {
     /// What workloads find now. `known` is the answer of last time: it tells since when.
     #[must_use]
     pub fn find(&self, namespaces: &BTreeMap<String, NamespaceConfig>, known: &Finds, now: Timestamp) -> Finds {
-        let found = self.0.iter().map(|(object, uses)| {
+        let found = self.of.iter().map(|(object, uses)| {
             let found = match namespaces.get(&object.id.namespace) {
                 _ if uses.is_empty() => Found::Nothing,
                 None | Some(NamespaceConfig::Unread) => Found::Unread,
                 Some(NamespaceConfig::Denied) => Found::Denied,
-                Some(NamespaceConfig::Read(all)) => match uses.look(|object| all.get(object).map(|content| &**content))
-                {
-                    Err(missing) => Found::Missing(missing),
-                    Ok(config) => Found::There(Content::of(config, object, known.get(&object.id.uid), now)),
-                },
+                Some(NamespaceConfig::Read(all)) => {
+                    match uses.look(|object| all.get(object).map(|content| &**content), self.key) {
+                        Err(missing) => Found::Missing(missing),
+                        Ok(config) => Found::There(Content::of(config, object, known.get(&object.id.uid), now)),
+                    }
+                }
             };
             (object.id.uid.clone(), found)
         });
@@ -105,7 +117,11 @@ impl Content {
             Some(Found::Unread | Found::Denied | Found::Nothing | Found::Missing(_)) | None => None,
         };
         let since = known.filter(|known| known.config == config).map_or(now, |known| known.since);
-        let is_recorded = |config: &Config| object.annotations.get(annotations::CONFIG) == Some(&config.hash);
+        let init = InitConfig::of(object);
+        let is_recorded = |config: &Config| {
+            let is_same = object.annotations.get(annotations::CONFIG).is_some_and(|known| config.hash.is(known));
+            is_same && init.as_ref().is_none_or(|init| init.changed(config).is_empty())
+        };
         let differed = known.filter(|known| !is_recorded(&known.config));
         let differs_since =
             if is_recorded(&config) { since } else { differed.map_or(since, |known| known.differs_since) };

@@ -7,14 +7,17 @@
 
 mod approvals;
 mod candidates;
+mod chance;
 mod change;
 mod companions;
+mod dependency;
 mod draft;
 mod endings;
 mod endpoints;
 mod events;
 mod explain;
 mod fencing;
+mod finalizers;
 mod gaps;
 mod grants;
 mod halts;
@@ -25,15 +28,23 @@ mod last_endpoint;
 mod lasting;
 mod lifecycle;
 mod losses;
+mod lost;
+mod natively;
 mod policy_notes;
 mod pool_wait;
 mod pools;
 mod prefetch;
+mod refusals;
+mod relabel;
 mod reload;
+mod removals;
 mod requests;
+mod reserve;
 mod rule_status;
 mod service_publishing;
 mod start_up;
+mod trials;
+mod unfit;
 mod wait_reason;
 mod wishes;
 mod words;
@@ -45,21 +56,21 @@ use std::collections::BTreeMap;
 use crate::mode::{Forecast, Policies, Traffic};
 use crate::pools::{PoolWish, Pools};
 use hitless_api::event::EventNote;
-use hitless_api::{MicroTime, ObjectRef, PodRef, Propagation};
+use hitless_api::{Grant, MicroTime, ObjectRef, PodRef, Propagation};
 use hitless_gate::Verdict;
 use jiff::{Timestamp, Unit};
 
-pub use companions::Companion;
+pub use companions::{Companion, wants_all};
 pub use endings::Read;
 pub use explain::{Details, Explanation, PodReport, WorkloadReport, explain};
 pub use lasting::{Lasting, rule_stays};
 pub use pool_wait::PoolWait;
 pub use reload::Reload;
 pub use service_publishing::READY_FOR;
-pub use wait_reason::{NotFetched, WaitReason, unfit};
+pub use wait_reason::{NotFetched, WaitReason, no_agent, unfit};
 pub(crate) use wishes::operations;
 pub use wishes::under_way;
-pub use words::words;
+pub use words::{unblock, words};
 pub use write::{
     CompanionWrite, EndedHold, InServiceFallback, LedgerWrite, NodeTransitionWrite, PrefetchWrite, ProviderStatusWrite,
     RoleBindingWrite, RuleStatusWrite, ServiceWrite, Step, WithoutAgent, Write,
@@ -91,6 +102,8 @@ pub struct PodVerdict {
     pub gate: Option<Verdict>,
     /// Leave or Hold, if it is granted.
     pub expected: Option<Forecast>,
+    /// The rules let none of all pods go, or no other pod serves while it is operated; and a companion pod may run beside it.
+    pub beside_companion: bool,
 }
 
 impl PodVerdict {
@@ -99,7 +112,7 @@ impl PodVerdict {
     pub fn text(&self) -> Option<String> {
         match (&self.waiting, &self.gate) {
             (Some(WaitReason::Rules), Some(gate)) => {
-                let said = gate.denied().map(|rule| format!("{}: {}", rule.rule, words(rule)));
+                let said = gate.denied().map(|rule| format!("{}: {}", rule.rule, words(rule, self.beside_companion)));
                 Some(said.collect::<Vec<_>>().join("; "))
             }
             (waiting, _) => waiting.as_ref().map(WaitReason::text),
@@ -145,6 +158,9 @@ struct Pass<'a, 'g> {
     /// With what has ended, and with the Services of operations that are under way.
     draft: Draft<'a>,
     asked: approvals::Asked,
+    beside: dependency::Beside<'a>,
+    /// When the next pod's node is lost.
+    lost_at: Option<Timestamp>,
     /// What the authors of rules and budgets should mend.
     faults: Vec<EventNote>,
 }
@@ -175,9 +191,13 @@ impl<'a, 'g> Pass<'a, 'g> {
         let mut wishes = wishes::derive(snapshot, &images, now);
         let gate = cache.sync(snapshot, &wishes.world);
         let faults = gate.faults();
-        let endings::Endings { ended, changes } = endings::derive(&wishes, snapshot, now);
+        let beside = dependency::Beside::of(snapshot);
+        let endings::Endings { ended, changes } = endings::derive(&wishes, &beside, snapshot, now);
         let draft = Draft::new(snapshot, now).with(changes);
-        let gate = grants::tell(gate, &wishes, &ended, &draft);
+        let lost = lost::Lost::of(snapshot, now);
+        let trials = trials::Trials::of(&wishes, &ended, &lost);
+        let overdue = lifecycle::Overdue::of(snapshot, now);
+        let gate = grants::tell(gate, &wishes, &ended, (&trials, &overdue, &lost), &draft);
         let nodes = snapshot.node_transitions.values();
         let least_seconds = Propagation::least_seconds(nodes.filter_map(|node| node.spec.propagation.as_ref()));
         let policies = Policies::of(&snapshot.drain_policies, least_seconds);
@@ -187,16 +207,19 @@ impl<'a, 'g> Pass<'a, 'g> {
         let draft = draft.with(pools::waits(&wishes, &pools, snapshot));
         let draft = draft.with(post_checks).with(service_publishing::keep(&wishes, &ended, &traffic, snapshot));
         let draft = draft.with(last_endpoint::cancels(&wishes, &ended, &traffic, snapshot, now));
+        let mut dependencies = dependency::Dependencies::of(&wishes, &beside, snapshot, now);
+        let draft = draft.with(std::mem::take(&mut dependencies.changes));
         let reloads = reload::decide(&wishes, snapshot, now);
         wishes.by_pod.extend(companions::retiring(&wishes, &ended, &traffic, snapshot));
         let companions = companions::Companions::new(snapshot, now);
         let losses = losses::known(&wishes, now);
-        let (learned, ready_within) = (gaps::learned(&wishes), start_up::ready_within(&wishes));
+        let learned = gaps::learned(&wishes);
         Ok(Self {
             basis: Basis {
                 snapshot,
                 wishes,
                 ended,
+                trials,
                 gate,
                 policies,
                 traffic,
@@ -204,28 +227,38 @@ impl<'a, 'g> Pass<'a, 'g> {
                 pools,
                 pool_members: OnceCell::new(),
                 companions,
-                ready_within,
+                dependencies,
                 learned,
                 losses,
                 reloads,
             },
             draft,
             asked,
+            beside,
+            lost_at: lost.wake_at,
             faults,
         })
     }
 
     fn finish(self) -> Finished<'a> {
-        let Self { basis, draft, mut asked, faults } = self;
+        let Self { basis, draft, mut asked, beside, lost_at, faults } = self;
         let granted = basis.candidates(&basis.wishes.by_pod, draft).resume(&basis).judge(&basis).grant(&basis);
         let Granted { draft, verdicts } = granted;
+        let (slow, away) = (start_up::slow(&basis, draft.now), basis.dependencies.notes.clone());
         let prefetches = prefetch::decide(&basis, &verdicts, draft.now);
         let companions = companions::decide(&basis, &verdicts, &draft);
-        let Basis { snapshot, wishes, ended, gate, policies, learned, losses, reloads, pools, .. } = basis;
+        let Basis { snapshot, wishes, ended, gate, policies, learned, losses, reloads, pools, images, .. } = basis;
         asked.add_all(&verdicts, &wishes);
 
         let mut events = events::notes(&wishes, &ended, &verdicts, &snapshot.own_writes);
         events.extend(events::misspelt(snapshot));
+        let overdue = lifecycle::Overdue::of(snapshot, draft.now);
+        events.extend(overdue.notes(&wishes));
+        events.extend(events::not_fetched(&wishes, &images));
+        events.extend(events::fetching(&wishes, &verdicts));
+        events.extend(events::without_agent(&wishes, &ended, snapshot, draft.now));
+        events.extend(events::too_large(snapshot));
+        events.extend(slow.notes.into_iter().chain(away));
         events.extend(policy_notes::notes(&wishes, &policies));
         let inoperable = inoperable::find(&wishes, &policies);
         events.extend(inoperable::notes(&wishes, &inoperable));
@@ -234,26 +267,49 @@ impl<'a, 'g> Pass<'a, 'g> {
         events.extend(reloads.notes.iter().cloned());
         events.extend(pools::notes(&pools, snapshot));
         let now = draft.now;
+        // What would be said of a namespace that is not known need not be true.
+        events.retain(|note| !note.regarding.namespace.as_ref().is_some_and(|name| snapshot.leaves_out(name)));
+        events.extend(events::left_out(snapshot, now));
         let (closed, close_at) = service_publishing::close(&wishes, &draft);
         let fallback = in_service_fallback::decide(snapshot, now);
         let statuses = rule_status::decide(snapshot, &verdicts, now);
         let requested = requests::reports(&wishes, &verdicts, snapshot);
         events.extend(requested.notes);
-        let wake_at = [close_at, fallback.wake_at, ended.wake_at, statuses.wake_at, asked.wake_at, prefetches.wake_at];
+        let wake_at = [
+            close_at,
+            fallback.wake_at,
+            ended.wake_at,
+            statuses.wake_at,
+            asked.wake_at,
+            prefetches.wake_at,
+            overdue.wake_at,
+            lost_at,
+            slow.wake_at,
+        ];
         // A pod that counts as available again may let another one go.
         let settled_at = wishes.world.recently_ready.values().min().copied().filter(|_| !verdicts.is_empty());
         let wake_at = wake_at.into_iter().flatten().chain(companions.wake_at).chain(settled_at);
         let planned = wishes.plans.iter().filter_map(|plan| plan.wake_at);
         let wake_at = wake_at.chain(reloads.wake_at).chain(requested.wake_at).chain(planned).min();
-        let workloads = wishes.plans.iter().flat_map(|plan| &plan.writes).cloned().map(Change::Workload);
-        let draft = draft.with(closed).with(gaps::changes(&wishes, &learned, &losses, &reloads)).with(workloads);
-        let draft = draft.with(reloads.changes()).with(lifecycle::changes(&wishes, snapshot, now));
-        let draft = draft.with(requested.writes.into_iter().map(Change::Workload));
-        let draft = draft.with(halts::changes(&wishes, &ended, gate)).with(fallback.changes).with(statuses.changes);
+        let plans = wishes.plans.iter().enumerate().filter(|(index, _)| !reloads.comes_first(*index));
+        let workloads = plans.flat_map(|(_, plan)| &plan.writes).cloned().map(Change::Workload);
+        let mut marks = unfit::changes(&wishes, &ended);
+        marks.extend(halts::changes(&wishes, &ended, gate));
+        marks.extend(gaps::changes(&wishes, &learned, &losses, &reloads));
+        marks.extend(reloads.changes());
+        let back = |grant: &Grant| !beside.is_away(grant, &wishes);
+        let again = chance::changes(&wishes, &ended, back, &change::written(&marks), now);
+        marks.extend(again);
+        let refused = refusals::changes(&wishes, snapshot, &change::written(&marks), now);
+        marks.extend(refused);
+        let draft = draft.with(closed).with(workloads).with(lifecycle::changes(&wishes, snapshot, now));
+        let draft = draft.with(requested.writes.into_iter().map(Change::Workload)).with(marks);
+        let draft = draft.with(fallback.changes).with(statuses.changes);
         let draft = draft.with(pools::statuses(&pools, snapshot, now));
         let pools = pools::wishes(&pools, &draft);
         let draft = draft.with(prefetches.changes).with(companions.changes);
-        let (steps, reads) = (draft.into_steps(), ended.reads.clone());
+        let reads = ended.reads.iter().filter(|read| !snapshot.leaves_out(&read.pod.namespace)).cloned().collect();
+        let steps = draft.into_steps();
         let stages = wishes.stages();
         let round = Round { deposed: None, steps, reads, verdicts, asks: asked.asks, pools, stages, events, wake_at };
         Finished { round, wishes, ended, reloads, inoperable }

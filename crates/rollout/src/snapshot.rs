@@ -1,10 +1,12 @@
 //! Everything that a round looks at, as small structs.
 
 mod binding;
+mod left_out;
 mod namespaces;
 mod observer;
 mod read;
 mod reported;
+mod selections;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,12 +26,14 @@ use hitless_api::{
 };
 use hitless_gate::{Approvals, Budget, DisruptionBudget};
 use hitless_workloads::{Component, Holder, Installed, Object};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 pub use binding::{AGENT_ROLE, BindingView};
 pub use hitless_api::Version;
+pub use left_out::{LeftOut, Unread};
 pub use namespaces::{Namespaces, is_ours};
 pub use read::agents;
+pub(crate) use read::{is_agent, is_agents};
 
 /// A Node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,17 +48,30 @@ pub struct NodeView {
     pub labels: BTreeMap<String, String>,
     /// Images that it says it has.
     pub images: NodeImages,
-    /// Why nothing new is brought to it.
-    pub unfit: Option<NodeUnfit>,
+    /// Why no image is brought to it. A cordon is no reason: it keeps pods away that are not there yet.
+    pub pressure: Option<NodePressure>,
+    /// Since when it is not Ready: its kubelet says so, or says nothing.
+    pub not_ready_since: Option<Timestamp>,
 }
 
-/// Why nothing new is brought to a node.
+/// A node that its kubelet says is short of something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NodeUnfit {
-    /// It is cordoned.
-    Cordoned,
-    /// It has a condition such as `DiskPressure`.
-    Pressure(&'static str),
+pub struct NodePressure {
+    /// The condition, e.g. `DiskPressure`.
+    pub condition: &'static str,
+    /// Since when it is true, as far as its kubelet says.
+    pub since: Option<Timestamp>,
+}
+
+impl NodePressure {
+    /// A kubelet that removes images and pods may have made room after so long.
+    const LASTS_AFTER: SignedDuration = SignedDuration::from_mins(2);
+
+    /// From when on nobody waits for its end.
+    #[must_use]
+    pub fn lasts_from(&self) -> Option<Timestamp> {
+        self.since?.saturating_add(Self::LASTS_AFTER).ok()
+    }
 }
 
 /// A NodeTransition.
@@ -135,6 +152,8 @@ pub enum AgentState {
     Ready,
     /// It has none, or it is not Ready, and this has been so since then at the latest.
     MissingSince(Timestamp),
+    /// It has none and gets none: the agents' own DaemonSet wants no pod there.
+    Never,
 }
 
 /// What a read of a pod said that was made after the result of its operation was seen: a cache may show the pod as it was
@@ -184,6 +203,11 @@ pub struct Snapshot {
     /// Kinds of workloads whose objects can't be read now, though there may be some. Nothing begins for their pods, and nothing that is
     /// under way for them is ended.
     pub unreadable: BTreeSet<GroupKind>,
+    /// Namespaces about which too little is known now. Nothing begins in them, nothing that is under way there is ended, and nothing of
+    /// theirs is written: what stands there counts.
+    pub left_out: BTreeMap<String, LeftOut>,
+    /// A budget counts the pods of the whole cluster, and not all of them have been read: nothing begins under it.
+    pub uncounted: bool,
     /// What is installed and switched on.
     pub installed: Arc<Installed>,
     /// Kinds that are left alone: they are off, or KusionStack's own manager is there. Nothing that is under way for their pods is ended,
@@ -273,11 +297,62 @@ pub struct OwnWrites {
     pub unanswered_nodes: BTreeSet<String>,
     /// Namespaces whose ledger was written without an answer.
     pub unanswered_ledgers: BTreeSet<String>,
-    /// Prefetch pods that the API server did not accept: its words by [`crate::prefetch::Pull::key`].
-    pub refused: BTreeMap<String, String>,
+    /// Writes that the API server did not accept: of prefetch pods by [`crate::prefetch::Pull::key`].
+    pub refused: BTreeMap<String, Refusal>,
+    /// Dry runs that it has accepted; `None`: nobody makes any, and all is taken to be accepted.
+    pub accepted: Option<BTreeSet<String>>,
+}
+
+/// What the API server does not accept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Refusal {
+    /// Its words of the last attempt.
+    pub words: String,
+    /// How often in a row it has said no.
+    pub tries: u32,
+    /// When it did so last.
+    pub at: Timestamp,
+    /// Of a prefetch pod: its namespace, and the image that it was to fetch.
+    pub image: Option<(String, String)>,
+}
+
+impl Refusal {
+    /// After so long it is worth another try: quotas, policies and the objects themselves change.
+    pub(crate) const COUNTS_FOR: SignedDuration = SignedDuration::from_mins(5);
+    /// Words of the API server's admission plugins ResourceQuota and LimitRanger (`plugin/pkg/admission`).
+    const ABOUT_ROOM: [&str; 4] = ["exceeded quota", "failed quota", "per Container", "per Pod"];
+
+    /// Whether it still counts.
+    #[must_use]
+    pub fn counts(&self, now: Timestamp) -> bool {
+        now.duration_since(self.at) < Self::COUNTS_FOR
+    }
+
+    /// Whether it speaks of room, and so neither of the image nor of the form of the pod.
+    #[must_use]
+    pub fn is_about_room(&self) -> bool {
+        Self::ABOUT_ROOM.iter().any(|about| self.words.contains(about))
+    }
+
+    /// Whether some webhook can't be asked without being told of a real pod (`sideEffects`): it may accept that.
+    fn is_about_dry_runs(&self) -> bool {
+        self.words.contains("does not support dry run")
+    }
 }
 
 impl OwnWrites {
+    /// Of a leader that has just begun.
+    #[must_use]
+    pub fn of_new_term() -> Self {
+        Self { accepted: Some(BTreeSet::new()), ..Self::default() }
+    }
+
+    /// Dry runs that say nothing against the pod: it would be accepted, as far as they tell.
+    pub(crate) fn accepted(&self) -> Option<BTreeSet<String>> {
+        let unsaid = self.refused.iter().filter(|(_, refusal)| refusal.is_about_room() || refusal.is_about_dry_runs());
+        Some(self.accepted.as_ref()?.iter().chain(unsaid.map(|(key, _)| key)).cloned().collect())
+    }
+
     /// So many refusals are remembered.
     pub(crate) const MAX_REFUSED: usize = 1000;
     /// So many characters of each.
@@ -308,6 +383,11 @@ impl Snapshot {
         grant.owner.as_ref().is_some_and(|owner| self.left.contains(&owner.group_kind))
     }
 
+    /// Whether nothing is decided about the namespace now.
+    pub(crate) fn leaves_out(&self, namespace: &str) -> bool {
+        self.left_out.contains_key(namespace)
+    }
+
     /// With these pods, but those that fetch images: companions are set apart.
     #[must_use]
     pub fn with_pods(self, pods: Vec<Arc<PodView>>) -> Self {
@@ -319,6 +399,12 @@ impl Snapshot {
     /// Which of its nodes have a Ready agent, see [`agents`]. `known` is the answer of last time.
     #[must_use]
     pub fn agent_states(&self, known: &BTreeMap<String, AgentState>, now: Timestamp) -> BTreeMap<String, AgentState> {
-        agents(self.nodes.keys().map(String::as_str), self.pods.iter().map(|pod| &**pod), known, now)
+        let set = self.objects.iter().find(|object| is_agents(object)).and_then(|object| object.daemon_set());
+        let excludes = |node: &str| {
+            let labels = self.nodes.get(node).map(|node| &node.labels);
+            set.zip(labels).is_some_and(|(set, labels)| set.body.placement.excludes(node, labels))
+        };
+        let nodes = self.nodes.keys().map(String::as_str);
+        agents(nodes, self.pods.iter().map(|pod| &**pod), excludes, known, now)
     }
 }

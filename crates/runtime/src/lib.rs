@@ -17,6 +17,7 @@ pub mod liveness;
 pub mod prefix;
 pub mod process;
 pub mod readiness;
+pub mod restored;
 pub mod shutdown;
 pub mod telemetry;
 pub mod watch;

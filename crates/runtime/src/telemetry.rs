@@ -9,10 +9,10 @@ use tracing_subscriber::EnvFilter;
 /// Version of this build.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Commit of this build, where the build was told.
+/// Commit of this build, as far as `build.rs` was told or has found it.
 pub const COMMIT: &str = match option_env!("HITLESS_COMMIT") {
-    Some(commit) => commit,
-    None => "unknown",
+    Some(commit) if !commit.is_empty() => commit,
+    Some(_) | None => "unknown",
 };
 
 /// How log lines look.

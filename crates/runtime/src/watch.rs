@@ -5,44 +5,55 @@
 //! watch tells of it. A picture may be old; every write is conditional, so that does no harm.
 
 use std::convert::Infallible;
-use std::fmt::Debug;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use futures::StreamExt;
-use kube::core::DeserializeGuard;
-use kube::runtime::watcher::{self, Event};
-use kube::{Api, Resource, ResourceExt};
+use kube::api::{ListParams, VersionMatch, WatchParams};
+use kube::{Resource, ResourceExt};
 use serde::de::DeserializeOwned;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 pub use allowed::{Access, run_if_allowed};
 pub use cache::{Cache, Key};
 pub use metrics::Metrics;
 pub use optional::{Definition, run_optional};
+pub use received::Outline;
+pub use source::Source;
 
 use crate::backoff::{Backoff, shortened};
 use crate::readiness::Guard;
+use crate::write::WriteError;
+use source::{Event, Interruption};
 
 mod allowed;
 mod cache;
+mod items;
 mod metrics;
 mod optional;
+mod received;
+mod source;
 
 /// Waits between attempts. The first retry comes soon because it is usually an API server that has just restarted.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10));
 /// A watch that has not failed for so long works, though it may have nothing to tell.
 const WORKS: Duration = Duration::from_mins(1);
+/// Any state that the API server has in memory.
+const ANY_VERSION: &str = "0";
 
-/// How the content is fetched before it is watched.
+/// How the content is fetched before it is watched. However many objects there are, one at a time is in memory here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Listing {
-    /// One object after the other out of the API server's watch cache: cheap for both sides. Where the API server does not
-    /// know it (before Kubernetes 1.34 or with the feature off), pages of this many objects.
-    Streaming(u32),
+    /// What the API server has in memory, all at once, which costs it least: it may be a little old, but never older than what this
+    /// watch has told before.
+    Cached,
     /// The most recent content, in pages of this many objects.
     Paged(u32),
+}
+
+impl Listing {
+    /// The same once the API server has not been able to: the most recent content.
+    const AFTER_FAILURE: Self = Self::Paged(100);
 }
 
 /// Which objects are watched.
@@ -75,15 +86,30 @@ impl Selection {
         Self { labels: Some(selector.into()), ..Self::all(listing) }
     }
 
-    fn config(&self) -> watcher::Config {
-        let config = watcher::Config {
+    fn list_params(&self, known: Option<&str>) -> ListParams {
+        let all = ListParams {
             label_selector: self.labels.clone(),
             field_selector: self.fields.clone(),
-            ..watcher::Config::default()
+            ..ListParams::default()
         };
         match self.listing {
-            Listing::Streaming(page) => config.page_size(page).streaming_lists(),
-            Listing::Paged(page) => config.page_size(page),
+            Listing::Cached => ListParams {
+                resource_version: Some(known.unwrap_or(ANY_VERSION).to_owned()),
+                version_match: Some(VersionMatch::NotOlderThan),
+                ..all
+            },
+            Listing::Paged(page) => all.limit(page),
+        }
+    }
+
+    fn watch_params(&self, seconds: u32) -> WatchParams {
+        let (label_selector, field_selector) = (self.labels.clone(), self.fields.clone());
+        WatchParams {
+            label_selector,
+            field_selector,
+            timeout: Some(seconds),
+            bookmarks: true,
+            send_initial_events: false,
         }
     }
 }
@@ -91,15 +117,14 @@ impl Selection {
 /// Keeps `cache` up to date until `token` is cancelled; `ready` is done with the first complete list.
 /// Errors of the API server are logged, counted and tried again after at most 10 s.
 pub async fn run<K, T>(
-    api: Api<DeserializeGuard<K>>,
+    source: impl Into<Source>,
     selection: Selection,
     cache: Cache<K, T>,
     ready: Guard,
     token: CancellationToken,
 ) -> Result<(), Infallible>
 where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
-    K::DynamicType: Clone,
+    K: Resource + DeserializeOwned,
     T: PartialEq,
 {
     let mut ready = Some(ready);
@@ -111,8 +136,29 @@ where
         }
         ControlFlow::Continue(())
     };
-    follow(api, selection, &cache, token, done).await;
+    follow(&source.into(), selection, &cache, token, done).await;
     Ok(())
+}
+
+/// Reads objects again that the watch of `cache` has passed over, see [`Cache::begin_load`].
+///
+/// # Errors
+/// If the API server does not list them.
+pub async fn load<K, T>(source: &Source, selection: &Selection, cache: &Cache<K, T>) -> Result<(), WriteError>
+where
+    K: Resource + DeserializeOwned,
+    T: PartialEq,
+{
+    let listed = source.list(selection, None, |text| {
+        if let Some(object) = parsed(cache, text, |_, _| ()) {
+            cache.load(object);
+        }
+    });
+    match listed.await {
+        Ok(_) => Ok(()),
+        Err(Interruption::Refused(error)) => Err(error.into()),
+        Err(other) => Err(WriteError::Transient { message: other.words(), retry_after: None }),
+    }
 }
 
 /// What a watch has come to.
@@ -121,147 +167,167 @@ enum Progress<'a> {
     /// A list is complete.
     Listed,
     /// The API server has not answered as it should.
-    Failed(&'a watcher::Error),
+    Failed(&'a Interruption),
 }
 
 /// Keeps `cache` up to date until `token` is cancelled or `progress` says that it is enough.
 async fn follow<K, T>(
-    api: Api<DeserializeGuard<K>>,
-    mut selection: Selection,
+    source: &Source,
+    selection: Selection,
     cache: &Cache<K, T>,
     token: CancellationToken,
-    mut progress: impl FnMut(Progress<'_>) -> ControlFlow<()>,
+    progress: impl FnMut(Progress<'_>) -> ControlFlow<()>,
 ) where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
-    K::DynamicType: Clone,
+    K: Resource + DeserializeOwned,
     T: PartialEq,
 {
-    // Not the back-off of kube's streams: that one starts anew whenever a list begins, even if no list ever succeeds.
-    let (mut failures, mut last_failure) = (0, Instant::now());
-    loop {
-        let events = watcher::watcher(api.clone(), selection.config());
-        let mut events = std::pin::pin!(events.take_until(token.clone().cancelled_owned()));
-        let page = loop {
-            let Some(event) = events.next().await else { return };
-            let next = match event {
-                Ok(event) => {
-                    if matches!(event, Event::InitDone | Event::Apply(_) | Event::Delete(_)) {
-                        failures = 0;
-                    }
-                    if take(cache, event) { progress(Progress::Listed) } else { ControlFlow::Continue(()) }
-                }
-                Err(error) => {
-                    if let Listing::Streaming(page) = selection.listing
-                        && refuses_streaming(&error)
-                    {
-                        break page;
-                    }
-                    cache.metrics().failed(cache.kind());
-                    tracing::warn!(kind = cache.kind(), error = words(&error), "watch interrupted, trying again");
-                    let next = progress(Progress::Failed(&error));
-                    failures = if last_failure.elapsed() > WORKS { 1 } else { failures + 1 };
-                    if next.is_continue()
-                        && timeout(shortened(BACKOFF.delay(failures)), token.cancelled()).await.is_ok()
+    let watch = Watch { source, selection, cache, failures: 0, last_failure: Instant::now(), progress };
+    tokio::select! {
+        () = token.cancelled() => {}
+        () = watch.run() => {}
+    }
+}
+
+struct Watch<'a, K, T, P> {
+    source: &'a Source,
+    selection: Selection,
+    cache: &'a Cache<K, T>,
+    /// In a row.
+    failures: u32,
+    last_failure: Instant,
+    progress: P,
+}
+
+impl<K, T, P> Watch<'_, K, T, P>
+where
+    K: Resource + DeserializeOwned,
+    T: PartialEq,
+    P: FnMut(Progress<'_>) -> ControlFlow<()>,
+{
+    async fn run(mut self) {
+        // The newest version that was told of.
+        let mut version = None;
+        loop {
+            match self.list(version.as_deref()).await {
+                Ok(listed) => {
+                    self.failures = 0;
+                    if (self.progress)(Progress::Listed).is_break()
+                        || self.watch(version.insert(listed)).await.is_break()
                     {
                         return;
                     }
-                    last_failure = Instant::now();
-                    next
                 }
-            };
-            if next.is_break() {
-                return;
+                Err(error) => {
+                    if self.failed(&error).await.is_break() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn list(&self, known: Option<&str>) -> Result<String, Interruption> {
+        let cache = self.cache;
+        cache.begin_list();
+        let is_well = self.failures == 0;
+        let selection = if is_well || self.selection.listing != Listing::Cached {
+            self.selection.clone()
+        } else {
+            Selection { listing: Listing::AFTER_FAILURE, ..self.selection.clone() }
+        };
+        let each = |text: &str| {
+            if let Some(object) = parsed(cache, text, Cache::carry_over) {
+                cache.list(object);
             }
         };
-        tracing::info!(kind = cache.kind(), "this API server knows no streaming lists, listing in pages");
-        selection.listing = Listing::Paged(page);
+        let version = self.source.list(&selection, known, each).await?;
+        cache.end_list();
+        Ok(version)
+    }
+
+    /// Until everything has to be listed anew, or it is enough.
+    async fn watch(&mut self, version: &mut String) -> ControlFlow<()> {
+        loop {
+            let (cache, mut is_told) = (self.cache, false);
+            let each = |event: Event<'_>| {
+                is_told = true;
+                take(cache, &event);
+            };
+            let ended = self.source.watch(&self.selection, version, each).await;
+            if is_told {
+                self.failures = 0;
+            }
+            let Err(error) = ended else { continue };
+            self.failed(&error).await?;
+            if matches!(error, Interruption::NoVersion) || error.code() == Some(GONE) {
+                return ControlFlow::Continue(());
+            }
+        }
+    }
+
+    /// Not the back-off of kube's streams: that one starts anew whenever a list begins, even if no list ever succeeds.
+    async fn failed(&mut self, error: &Interruption) -> ControlFlow<()> {
+        self.cache.metrics().failed(self.cache.kind());
+        tracing::warn!(kind = self.cache.kind(), error = error.words(), "watch interrupted, trying again");
+        let next = (self.progress)(Progress::Failed(error));
+        self.failures = if self.last_failure.elapsed() > WORKS { 1 } else { self.failures + 1 };
+        if next.is_continue() {
+            sleep(shortened(BACKOFF.delay(self.failures))).await;
+        }
+        self.last_failure = Instant::now();
+        next
     }
 }
 
-/// Applies one event; says whether it completed a list.
-fn take<K, T>(cache: &Cache<K, T>, event: Event<DeserializeGuard<K>>) -> bool
+/// HTTP status of a version that the API server does not have any more.
+const GONE: u16 = 410;
+
+/// Applies one change.
+fn take<K, T>(cache: &Cache<K, T>, event: &Event<'_>)
 where
-    K: Resource + Clone,
+    K: Resource + DeserializeOwned,
     T: PartialEq,
 {
     match event {
-        Event::Init => cache.begin_list(),
-        Event::InitApply(object) => {
-            if let Some(object) = parsed(cache, object, Cache::carry_over) {
-                cache.list(object);
-            }
-        }
-        Event::InitDone => {
-            cache.end_list();
-            return true;
-        }
-        Event::Apply(object) => {
-            if let Some(object) = parsed(cache, object, |_, _| ()) {
+        Event::Apply(text) => {
+            if let Some(object) = parsed(cache, text, |_, _| ()) {
                 cache.apply(object);
             }
         }
-        Event::Delete(object) => cache.delete(&Key::of(&object), object.meta().resource_version.as_deref()),
+        Event::Delete(text) => match received::identity(text) {
+            Ok((key, version)) => cache.delete(&key, version.as_deref()),
+            Err(error) => tracing::error!(kind = cache.kind(), %error, "what was deleted has no name"),
+        },
     }
-    false
 }
 
 /// The object, unless it does not parse: then its last good version is better than none.
-fn parsed<K, T>(
-    cache: &Cache<K, T>,
-    object: DeserializeGuard<K>,
-    otherwise: impl FnOnce(&Cache<K, T>, &Key),
-) -> Option<K>
+fn parsed<K, T>(cache: &Cache<K, T>, text: &str, otherwise: impl FnOnce(&Cache<K, T>, &Key)) -> Option<K>
 where
-    K: Resource,
+    K: DeserializeOwned,
 {
-    match object.0 {
-        Ok(object) => Some(object),
-        Err(error) => {
-            let key = Key::of(&DeserializeGuard::<K>(Err(error.clone())));
-            cache.metrics().unparsable(cache.kind());
-            tracing::error!(kind = cache.kind(), object = %key, %error, "skipping an object that does not parse");
-            otherwise(cache, &key);
-            None
-        }
+    let error = match cache.read(text) {
+        Ok(object) => return Some(object),
+        Err(error) => error,
+    };
+    cache.metrics().unparsable(cache.kind());
+    if let Ok((key, _)) = received::identity(text) {
+        tracing::error!(kind = cache.kind(), object = %key, %error, "skipping an object that does not parse");
+        otherwise(cache, &key);
+    } else {
+        tracing::error!(kind = cache.kind(), %error, "skipping an object without a name");
     }
+    None
 }
 
 /// Whether the API server does not know the resource.
-fn is_not_found(error: &watcher::Error) -> bool {
-    code(error) == Some(404)
+fn is_not_found(error: &Interruption) -> bool {
+    error.code() == Some(404)
 }
 
 /// Whether this program may not read the resource.
-fn is_forbidden(error: &watcher::Error) -> bool {
-    code(error) == Some(403)
-}
-
-/// HTTP status of the API server's answer, if it is one.
-fn code(error: &watcher::Error) -> Option<u16> {
-    use watcher::Error::{InitialListFailed, NoResourceVersion, WatchError, WatchFailed, WatchStartFailed};
-    match error {
-        InitialListFailed(kube::Error::Api(status))
-        | WatchStartFailed(kube::Error::Api(status))
-        | WatchFailed(kube::Error::Api(status))
-        | WatchError(status) => Some(status.code),
-        InitialListFailed(_) | WatchStartFailed(_) | WatchFailed(_) | NoResourceVersion => None,
-    }
-}
-
-fn refuses_streaming(error: &watcher::Error) -> bool {
-    matches!(error, watcher::Error::WatchStartFailed(kube::Error::Api(status)) if matches!(status.code, 400 | 422))
-}
-
-/// The server's own words where there are some; the error's text repeats them with everything else it has.
-fn words(error: &watcher::Error) -> String {
-    use watcher::Error::{InitialListFailed, NoResourceVersion, WatchError, WatchFailed, WatchStartFailed};
-    match error {
-        InitialListFailed(kube::Error::Api(status))
-        | WatchStartFailed(kube::Error::Api(status))
-        | WatchFailed(kube::Error::Api(status))
-        | WatchError(status) => status.message.clone(),
-        InitialListFailed(_) | WatchStartFailed(_) | WatchFailed(_) | NoResourceVersion => error.to_string(),
-    }
+fn is_forbidden(error: &Interruption) -> bool {
+    error.code() == Some(403)
 }
 
 impl Key {
@@ -285,53 +351,53 @@ mod tests {
         (Cache::new("ConfigMap", view, wake.clone(), Metrics::default()), wake)
     }
 
-    fn object(name: &str, version: &str, value: &str) -> DeserializeGuard<ConfigMap> {
-        serde_json::from_value(json!({"metadata": {"name": name, "resourceVersion": version}, "data": {"v": value}}))
-            .unwrap()
+    fn object(name: &str, version: &str, value: &str) -> String {
+        json!({"metadata": {"name": name, "resourceVersion": version}, "data": {"v": value}}).to_string()
+    }
+
+    fn list(cache: &Cache<ConfigMap, String>, text: &str) {
+        if let Some(object) = parsed(cache, text, Cache::carry_over) {
+            cache.list(object);
+        }
     }
 
     #[test]
     fn an_object_that_does_not_parse_keeps_its_last_good_version_until_it_is_deleted() {
         let (cache, _) = cache();
-        let bad: DeserializeGuard<ConfigMap> =
-            serde_json::from_value(json!({"metadata": {"name": "a", "resourceVersion": "3"}, "data": 7})).unwrap();
-        take(&cache, Event::Init);
-        take(&cache, Event::InitApply(object("a", "1", "x")));
-        assert!(take(&cache, Event::InitDone));
-        take(&cache, Event::Apply(bad.clone()));
+        let bad = json!({"metadata": {"name": "a", "resourceVersion": "3"}, "data": 7}).to_string();
+        cache.begin_list();
+        list(&cache, &object("a", "1", "x"));
+        cache.end_list();
+        take(&cache, &Event::Apply(&bad));
         assert_eq!(*cache.get("", "a").unwrap(), "x");
-        take(&cache, Event::Init);
-        take(&cache, Event::InitApply(bad.clone()));
-        take(&cache, Event::InitDone);
+        cache.begin_list();
+        list(&cache, &bad);
+        cache.end_list();
         assert_eq!(*cache.get("", "a").unwrap(), "x");
-        take(&cache, Event::Delete(bad));
+        take(&cache, &Event::Delete(&bad));
         assert_eq!(cache.get("", "a"), None);
     }
 
     #[test]
-    fn only_a_refusal_of_the_request_itself_means_no_streaming_lists() {
-        let failed = |code| {
-            watcher::Error::WatchStartFailed(kube::Error::Api(
-                kube::core::Status::failure("x", "y").with_code(code).boxed(),
-            ))
-        };
-        assert!(refuses_streaming(&failed(422)) && refuses_streaming(&failed(400)));
-        assert!(!refuses_streaming(&failed(403)) && !refuses_streaming(&failed(500)));
-        assert!(!refuses_streaming(&watcher::Error::NoResourceVersion));
+    fn a_cached_list_is_never_older_than_what_was_known() {
+        let version = |listing, known| Selection::all(listing).list_params(known).resource_version;
+        assert_eq!(version(Listing::Cached, None).as_deref(), Some("0"));
+        assert_eq!(version(Listing::Cached, Some("7")).as_deref(), Some("7"));
+        assert_eq!(version(Listing::Paged(500), Some("7")), None);
     }
 
     #[tokio::test]
     async fn a_change_wakes_and_an_equal_value_does_not() {
         let (cache, wake) = cache();
-        take(&cache, Event::Init);
-        take(&cache, Event::InitApply(object("a", "1", "x")));
+        cache.begin_list();
+        list(&cache, &object("a", "1", "x"));
         assert!(!cache.synced(), "a half-read list is nothing to decide on");
-        take(&cache, Event::InitDone);
+        cache.end_list();
         assert!(cache.synced());
         wake.notified().await;
-        take(&cache, Event::Apply(object("a", "2", "x")));
+        take(&cache, &Event::Apply(&object("a", "2", "x")));
         assert!(futures::poll!(std::pin::pin!(wake.notified())).is_pending());
-        take(&cache, Event::Apply(object("a", "3", "y")));
+        take(&cache, &Event::Apply(&object("a", "3", "y")));
         wake.notified().await;
         assert_eq!(*cache.get("", "a").unwrap(), "y");
     }

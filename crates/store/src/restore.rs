@@ -16,7 +16,7 @@ use hitless_api::{ObjectRef, PodRef};
 use hitless_rollout::round::ServiceWrite;
 use hitless_runtime::write::{WriteError, Writes};
 use hitless_workloads::object::ReadError;
-use hitless_workloads::{Component, Write};
+use hitless_workloads::{Component, Write, kind};
 use kube::Client;
 use tokio::time::{Instant, sleep};
 
@@ -83,6 +83,16 @@ pub enum Restore {
     },
     /// A pod of ours that fetches an image, or a companion pod that serves nobody.
     Delete(PodRef),
+}
+
+impl Restore {
+    /// Whether it is about a workload of a kind that the guard holds, or a part of one.
+    fn is_of_a_held_kind(&self) -> bool {
+        match self {
+            Self::Workload(write) => kind::of_workload(&write.on.group_kind).is_none_or(|kind| kind.guard().is_some()),
+            Self::Close(_) | Self::Raise { .. } | Self::Lower { .. } | Self::Delete(_) => false,
+        }
+    }
 }
 
 impl fmt::Display for Restore {
@@ -166,7 +176,8 @@ impl Restorer {
         self
     }
 
-    /// Workloads and their parts stay as they are: only pods and Services are put back.
+    /// Workloads that the guard holds, and their parts, stay as they are: pods and Services are put back, and the finalizers go of
+    /// objects that nobody else would let go.
     #[must_use]
     pub fn leaving_workloads(mut self) -> Self {
         self.leaves_workloads = true;
@@ -176,7 +187,7 @@ impl Restorer {
     /// Puts back what is to be put back now.
     pub async fn pass(&self) -> Passed {
         let mut found = self.look().await;
-        found.wanted.retain(|restore| !(self.leaves_workloads && matches!(restore, Restore::Workload(_))));
+        found.wanted.retain(|restore| !(self.leaves_workloads && restore.is_of_a_held_kind()));
         self.carry_out_all(found).await
     }
 

@@ -8,6 +8,7 @@ use hitless_workloads::{Request, Resource, Write};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, DynamicObject, PatchParams, PostParams, Preconditions, PropagationPolicy};
 use kube::{Api, Client};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// Deletes exactly this pod, at this version if it matters, with so many seconds for its containers if not with those of its spec;
@@ -50,19 +51,34 @@ pub async fn send(
             let patch = patch.clone().build();
             writes.send(resource.plural, api.patch_status(&write.on.name, &patching(), &patch)).await.map(Some)
         }
+        Request::Try(object) => {
+            let object: DynamicObject = serde_json::from_value(object.clone()).map_err(|error| invalid(&error))?;
+            try_create(writes, api, resource.plural, &object).await.map(|()| None)
+        }
         Request::Look => look(api, write).await.map(Some),
         Request::Absent { owner_uid } => absent(api, write, owner_uid).await.map(|()| None),
-        Request::Delete { resource_version } => {
+        Request::Delete(deletion) => {
             let params = DeleteParams {
                 propagation_policy: Some(PropagationPolicy::Background),
                 preconditions: Some(Preconditions {
                     uid: Some(write.on.uid.clone()),
-                    resource_version: Some(resource_version.clone()),
+                    resource_version: Some(deletion.resource_version().to_owned()),
                 }),
                 ..DeleteParams::default()
             };
             writes.send(resource.plural, api.delete(&write.on.name, &params)).await.map(|_| None)
         }
+    }
+}
+
+/// Whether the API server would accept the object, if none of its name were there: who reviews it does so before the name is looked for.
+pub async fn try_create<K>(writes: &Writes, api: &Api<K>, resource: &'static str, object: &K) -> Result<(), WriteError>
+where
+    K: kube::Resource + Clone + Debug + DeserializeOwned + Serialize,
+{
+    match writes.send(resource, api.create(&PostParams { dry_run: true, ..creating() }, object)).await {
+        Ok(_) | Err(WriteError::Conflict { .. }) => Ok(()),
+        Err(error) => Err(error),
     }
 }
 

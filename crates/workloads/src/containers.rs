@@ -17,6 +17,11 @@ pub(crate) fn init(template: &Value) -> impl Iterator<Item = &Value> {
     items(&template["spec"][INIT])
 }
 
+/// All containers, of either list.
+pub(crate) fn all(template: &Value) -> impl Iterator<Item = &Value> {
+    items(&template["spec"][REGULAR]).chain(init(template))
+}
+
 /// All that run as long as the pod does.
 pub(crate) fn running(template: &Value) -> impl Iterator<Item = &Value> {
     let regular = items(&template["spec"][REGULAR]);

@@ -4,25 +4,61 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use crate::because::Because;
 use crate::containers;
+use crate::labels::{self, Selections};
 use crate::object::Object;
-use crate::plan::Because;
 use crate::restart_annotations::RestartAnnotations;
-use crate::template::Template;
+use crate::template::{Shape, Template};
 
 /// The first field in which the templates of this workload differ and that can't be changed in place, e.g.
 /// `spec.template.spec.containers[web].env`. `None` if all differences can be made to running pods: images of containers and of
-/// restartable init containers, and restart annotations.
+/// restartable init containers, labels, and restart annotations.
 #[must_use]
-pub fn first_native_change(workload: &Object, from: &Template, to: &Template) -> Option<Because> {
+pub fn first_native_change(
+    workload: &Object,
+    from: &Template,
+    to: &Template,
+    selections: &Selections<'_>,
+) -> Option<Because> {
     if from.revision() == to.revision() {
         return None;
     }
+    if let Some(large) = to.too_large().or(from.too_large()) {
+        return Some(Because::too_large(large));
+    }
     let field = first_difference("spec.template", Some(&fixed(from.content())), Some(&fixed(to.content())));
-    field.map(|field| because(&field, to)).or_else(|| {
-        let restarts = RestartAnnotations::of(workload, to);
-        restarts.first_native_change(&from.shape().annotations, &to.shape().annotations)
-    })
+    field
+        .map(|field| because(&field, to))
+        .or_else(|| InPlace::of(workload, to, selections).first_native_change(from.shape()))
+}
+
+/// What can be changed in the running pods of a workload that is to have a template.
+pub(crate) struct InPlace<'a> {
+    restarts: RestartAnnotations,
+    target: &'a Template,
+    selections: &'a Selections<'a>,
+}
+
+impl<'a> InPlace<'a> {
+    pub(crate) fn of(workload: &Object, target: &'a Template, selections: &'a Selections<'a>) -> Self {
+        Self { restarts: RestartAnnotations::of(workload, target), target, selections }
+    }
+
+    /// The first label or annotation that can't be changed to the target's. Of templates that are equal in all else but images.
+    pub(crate) fn first_native_change(&self, from: &Shape) -> Option<Because> {
+        labels::first_native_change(from, self.target, self.selections)
+            .or_else(|| self.restarts.first_native_change(&from.annotations, &self.target.shape().annotations))
+    }
+
+    /// Whether a pod of this template can be brought to the target in place, or back.
+    pub(crate) fn allows(&self, from: &Shape) -> bool {
+        from.fixed == self.target.shape().fixed && self.first_native_change(from).is_none()
+    }
+
+    pub(crate) const fn restarts(&self) -> &RestartAnnotations {
+        &self.restarts
+    }
 }
 
 /// Why this field can't be changed in running pods.
@@ -45,6 +81,7 @@ pub(crate) fn fixed(content: &Value) -> Value {
     });
     if let Some(meta) = value.get_mut("metadata").and_then(Value::as_object_mut) {
         meta.remove("annotations");
+        meta.remove("labels");
     }
     value
 }
@@ -70,6 +107,7 @@ fn first_difference(path: &str, from: Option<&Value>, to: Option<&Value>) -> Opt
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::because::Cause;
     use serde_json::json;
 
     fn base() -> Value {
@@ -83,7 +121,7 @@ mod tests {
         let workload = crate::kind::read(workload).unwrap().unwrap();
         let mut to = base();
         *to.pointer_mut(path).unwrap() = value;
-        first_native_change(&workload, &Template::new(base()), &Template::new(to))
+        first_native_change(&workload, &Template::new(base()), &Template::new(to), &Selections::default())
     }
 
     #[test]
@@ -95,6 +133,7 @@ mod tests {
         assert_eq!(changed("/metadata", restart), None);
         let mixed = json!({"labels": {"app": "web"}, "annotations": {"hitless.dev/mixed": "1"}});
         assert_eq!(changed("/metadata", mixed), None);
+        assert_eq!(changed("/metadata/labels", json!({"app": "web", "helm.sh/chart": "web-2"})), None);
     }
 
     #[test]
@@ -105,7 +144,6 @@ mod tests {
             ("/spec/containers/1/name", json!("other"), "spec.template.spec.containers[1].name"),
             ("/spec/initContainers/1/command", json!(["a"]), "spec.template.spec.initContainers[proxy].command"),
             ("/spec/containers", json!([{"name": "web", "image": "web:v1"}]), "spec.template.spec.containers"),
-            ("/metadata/labels/app", json!("shop"), "spec.template.metadata.labels.app"),
             ("/spec", json!(null), "spec.template.spec"),
         ];
         for (path, value, field) in table {
@@ -120,7 +158,7 @@ mod tests {
         let because = changed("/spec/initContainers/0/image", json!("init:v2")).unwrap();
         let text = "a change of spec.template.spec.initContainers[init].image can't be made to running pods: \
                     init container init runs only when a pod is started";
-        assert_eq!((because.reason, because.text.as_str()), (Because::FIELD, text));
+        assert_eq!((because.cause, because.text.as_str()), (Cause::Field, text));
         let because = changed("/spec/initContainers/1/restartPolicy", json!("Never"));
         assert!(
             because

@@ -5,8 +5,6 @@ use std::borrow::Cow;
 use hitless_api::digest;
 use hitless_api::pod::ContainerView;
 
-/// Prefix of the tags of [`alias`]. The runtime ignores a tag where a digest stands beside it.
-const ALIAS_TAG: &str = "hitless-";
 /// Between a tag and what [`pinned`] adds to it.
 const FRESH: &str = ".hitless-";
 /// Longest tag, in bytes.
@@ -93,7 +91,16 @@ fn without_fresh(tag: &str) -> &str {
     tag.split_once(FRESH).map_or(tag, |(tag, _)| tag)
 }
 
-/// The reference pinned to a digest. With a token its tag gets an end that no earlier reference had: the kubelet's back-off goes by
+/// Whether the tag is `template`'s, with what [`pinned`] has written behind it: of a long one only the beginning was kept.
+fn is_tag_of(tag: &str, template: &str) -> bool {
+    let (own, wanted) = (without_fresh(tag), without_fresh(template));
+    own == wanted || (tag.len() == LONGEST_TAG && own.len() < tag.len() && wanted.starts_with(own))
+}
+
+/// The reference pinned to a digest: the only function that writes one. `manifests/policies/controller-companion.yaml` is the only one that
+/// admits it, and `hitless_world::images` the table for both.
+///
+/// With a token its tag gets an end that no earlier reference had: the kubelet's back-off goes by
 /// pod, container and a hash of its spec, so a reference that comes again soon may wait. The runtime ignores a tag where a digest
 /// stands beside it.
 #[must_use]
@@ -157,7 +164,7 @@ pub fn is_same(container: &ContainerView, target: &str) -> bool {
     if now.repository() != then.repository() {
         return false;
     }
-    let same_tag = without_fresh(now.tag.unwrap_or(DEFAULT_TAG)) == without_fresh(then.tag.unwrap_or(DEFAULT_TAG));
+    let same_tag = is_tag_of(now.tag.unwrap_or(DEFAULT_TAG), then.tag.unwrap_or(DEFAULT_TAG));
     match (now.digest, then.digest) {
         (Some(now), Some(then)) => now == then,
         (None, Some(then)) => running_digest(container) == Some(then),
@@ -171,15 +178,43 @@ pub fn is_same(container: &ContainerView, target: &str) -> bool {
 ///
 /// A name that was started before may be in the kubelet's back-off, which goes by pod, container and a hash of its spec; so
 /// the first alias pins the name as written to its digest, and every later one takes a fresh tag in front of the same digest.
-/// `None` where the digest is not known.
+/// `None` where the digest is not known, or is none by which the node or a registry has the image under this name.
 #[must_use]
 pub fn alias(container: &ContainerView, token: &str) -> Option<String> {
-    let now = Reference::parse(&container.image);
-    if let Some(pinned) = now.digest {
-        let fresh = digest::short(&serde_json::Value::from(token));
-        return Some(format!("{}:{ALIAS_TAG}{fresh}@{pinned}", now.name));
+    match digest_of(&container.image) {
+        Some(digest) => Some(pinned(&container.image, digest, Some(token))),
+        None if is_imported(container) => None,
+        None => running_digest(container).map(|digest| pinned(&container.image, digest, None)),
     }
-    running_digest(container).map(|running| format!("{}@{running}", container.image))
+}
+
+/// Whether a mirror may have the image under this name: the last part of the path, tag and digest are the same.
+pub(crate) fn is_of_mirror(is: &str, wanted: &str) -> bool {
+    is.rsplit('/').next() == wanted.rsplit('/').next()
+}
+
+/// Whether it is known which image the container has, and that there is no [`alias`] of it.
+#[must_use]
+pub fn has_no_other_name(container: &ContainerView) -> bool {
+    let is_known = container.status.as_ref().is_some_and(|status| !status.image_id.is_empty());
+    is_known && alias(container, "").is_none()
+}
+
+/// Whether the image was loaded into the node from a file. containerd then makes up a repository for its digest, with the day's date
+/// (`import-2026-11-26`, client/import.go, `kind load`), under which no registry has it, and the node has it under no other one.
+fn is_imported(container: &ContainerView) -> bool {
+    let id = container.status.as_ref().map_or("", |status| status.image_id.as_str());
+    let date =
+        Reference::parse(without_scheme(id)).name.rsplit('/').next().and_then(|name| name.strip_prefix("import-"));
+    date.is_some_and(|date| date.len() == 10 && date.chars().all(|c| c.is_ascii_digit() || c == '-'))
+}
+
+/// Whether the runtime names the container's image by another repository than its spec: the node may have it under that one only.
+#[must_use]
+pub fn is_under_another_name(container: &ContainerView) -> bool {
+    container.status.as_ref().is_some_and(|status| {
+        digest_of(&status.image_id).is_some() && !is_same_repository(&container.image, &status.image_id)
+    })
 }
 
 #[cfg(test)]
@@ -199,6 +234,8 @@ mod tests {
             ports: vec![],
             probe_periods: vec![],
             delays_ready: false,
+            resources: None,
+            start_seconds: 0,
         };
         ContainerView {
             spec: spec.into(),
@@ -233,7 +270,8 @@ mod tests {
             ("r.io/web:v1", "r.io/web@sha256:1111", "r.io/web@sha256:1111", true),
             ("r.io/web:v1", "r.io/web@sha256:1111", "r.io/web:v9@sha256:2222", false),
             ("r.io/web:v1", "sha256:1111", "r.io/web@sha256:1111", false),
-            ("r.io/web:hitless-x@sha256:1111", "", "r.io/web@sha256:1111", true),
+            ("r.io/web:latest.hitless-x@sha256:1111", "", "r.io/web@sha256:1111", true),
+            ("r.io/web:latest.hitless-x@sha256:1111", "", "r.io/web", true),
             ("", "", "", true),
         ];
         for (image, id, target, same) in table {
@@ -302,6 +340,16 @@ mod tests {
             now.image = next;
         }
         assert_eq!(seen[1], format!("r.io:5000/web:v1@{D1}"));
+        assert!(seen[3].starts_with("r.io:5000/web:v1.hitless-"), "the tag is kept: {}", seen[3]);
+    }
+
+    #[test]
+    fn whatever_is_written_for_an_image_is_still_that_image() {
+        for template in hitless_world::images::SPELLINGS {
+            for image in hitless_world::images::references(template) {
+                assert!(is_same(&container(&image, "web@sha256:22"), template), "{image} for {template}");
+            }
+        }
     }
 
     #[test]
@@ -309,5 +357,8 @@ mod tests {
         let pinned = container(&format!("r.io/web@{D2}"), &format!("r.io/web@{D1}"));
         assert!(alias(&pinned, "t").unwrap().ends_with(D2));
         assert_eq!(alias(&container("r.io/web:v1", ""), "t"), None);
+        let loaded = |id: &str| alias(&container("web:v1", id), "t").is_some();
+        assert!(!loaded("docker.io/library/import-2026-11-26@sha256:1111") && !loaded("sha256:1111"));
+        assert!(loaded("mirror.io/web@sha256:1111") && loaded("docker.io/library/import-tool@sha256:1111"));
     }
 }

@@ -10,6 +10,7 @@ use hitless_api::{Change, Grant, GrantOp, ObjectRef, PodRef, PullPolicy};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::image;
+use crate::removal::Removal;
 
 /// What is done to a pod, the same for all pods of a workload that start out the same: everything of a grant that follows from
 /// the wish alone.
@@ -17,7 +18,7 @@ use crate::image;
 pub struct Operation {
     /// What is done.
     pub op: GrantOp,
-    /// Image changes by container; never empty.
+    /// Image changes by container; none where nothing in the pod is replaced.
     pub containers: BTreeMap<String, ImageChange>,
     /// Annotation changes that go into the same patch.
     pub annotations: BTreeMap<String, Change>,
@@ -94,6 +95,27 @@ impl PodIntent {
         Self::new(pod, Operation { fetch, ..drain })
     }
 
+    /// With images under other names. `name` tells the one that a container's is to have instead, if it is another one.
+    #[must_use]
+    pub fn renamed(&self, pod: &PodView, mut name: impl FnMut(&ContainerView, &str) -> Option<String>) -> Option<Self> {
+        let rename = |(container, change): (&String, &ImageChange)| {
+            let to = name(pod.container(container)?, &change.to).filter(|to| *to != change.from)?;
+            Some((container.clone(), ImageChange { from: change.from.clone(), to }))
+        };
+        self.with(self.operation.containers.iter().filter_map(rename).collect())
+    }
+
+    fn with(&self, changes: BTreeMap<String, ImageChange>) -> Option<Self> {
+        if changes.is_empty() {
+            return None;
+        }
+        let Operation { op, containers, annotations, labels, fetch: _, digest: _ } = &*self.operation;
+        let mut containers = containers.clone();
+        containers.extend(changes);
+        let operation = Operation::new(op.clone(), containers, annotations.clone(), labels.clone());
+        Some(Self { pod: self.pod.clone(), operation: Arc::new(operation) })
+    }
+
     /// With images by digest, where the tag may mean something else by now or the kubelet may remember the reference. `digest` tells
     /// the one that a container is to have, as far as that is known; where it is not, the reference stays as it is.
     ///
@@ -123,14 +145,7 @@ impl PodIntent {
             Some((name.clone(), ImageChange { from: change.from.clone(), to }))
         };
         let pins: BTreeMap<String, ImageChange> = self.operation.containers.iter().filter_map(pin).collect();
-        if pins.is_empty() {
-            return None;
-        }
-        let Operation { op, containers, annotations, labels, fetch: _, digest: _ } = &*self.operation;
-        let mut containers = containers.clone();
-        containers.extend(pins);
-        let operation = Operation::new(op.clone(), containers, annotations.clone(), labels.clone());
-        Some(Self { pod: self.pod.clone(), operation: Arc::new(operation) })
+        self.with(pins)
     }
 
     /// Id of the grant for this operation: the same wish always has the same id.
@@ -166,11 +181,13 @@ pub struct PodWish {
     pub asked_by: Option<ObjectRef>,
     /// It ends what has begun: a pause does not stop it.
     pub ends: bool,
+    /// The pod serves nobody and is to be deleted: no agent is asked. The intent is to drain it.
+    pub removal: Option<Removal>,
 }
 
 impl PodWish {
     pub(crate) fn new(pod: &PodView, intent: Result<PodIntent, Obstacle>) -> Self {
-        Self { pod: pod.id.clone(), intent, rank: 0, delay_seconds: 0, asked_by: None, ends: false }
+        Self { pod: pod.id.clone(), intent, rank: 0, delay_seconds: 0, asked_by: None, ends: false, removal: None }
     }
 }
 
@@ -179,9 +196,16 @@ impl PodWish {
 pub enum Obstacle {
     /// A restart swaps equal names of one image, which takes its digest.
     #[error(
-        "container {container} can't be restarted in place: the digest of its image is not known on the node; use an image from a registry"
+        "container {container} can't be restarted in place: its image was loaded into the node, and no registry has it by a digest; use an image \
+         from a registry, or delete the pod"
     )]
     DigestUnknown {
+        /// Name of the container.
+        container: String,
+    },
+    /// The same, of a container that has never run: which image it gets is not known yet.
+    #[error("container {container} has not been started yet; it can be restarted then")]
+    NotStarted {
         /// Name of the container.
         container: String,
     },
@@ -216,7 +240,10 @@ impl Obstacle {
     pub fn is_for_ever(&self) -> bool {
         match self {
             Self::DigestUnknown { .. } | Self::UnknownContainer { .. } => true,
-            Self::RestartNotRecorded | Self::NotItsTurn { .. } | Self::UnknownRevision { .. } => false,
+            Self::NotStarted { .. }
+            | Self::RestartNotRecorded
+            | Self::NotItsTurn { .. }
+            | Self::UnknownRevision { .. } => false,
         }
     }
 
@@ -225,6 +252,7 @@ impl Obstacle {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::DigestUnknown { .. } => "DigestUnknown",
+            Self::NotStarted { .. } => "NotStarted",
             Self::RestartNotRecorded => "RestartNotRecorded",
             Self::NotItsTurn { .. } => "NotItsTurn",
             Self::UnknownRevision { .. } => "UnknownRevision",

@@ -199,6 +199,13 @@ pub trait Kind: Sync {
         Err(NO_SURGE.to_owned())
     }
 
+    /// What is written so that the native controller rolls the version that the template asks for, because that costs its clients less
+    /// than any way in place. `None`: that can't be, or no native controller is there for its kind.
+    fn natively(&self, root: &Object, why: &str) -> Option<Write> {
+        let _ = (root, why);
+        None
+    }
+
     /// What keeps the native controller from rolling its workloads; none where hitless is their controller.
     fn guard(&self) -> Option<Guard> {
         None

@@ -8,5 +8,8 @@ mod on_delete;
 pub mod pod_decoration;
 pub mod revision;
 pub mod stateful_set;
+mod way;
 
 pub use halted::BadVersion;
+pub(crate) use halted::judged_bad;
+pub(crate) use on_delete::is_on_delete;

@@ -14,6 +14,7 @@ use hitless_api::{Grant, JsonPatch};
 use jiff::{Timestamp, Unit};
 use serde_json::json;
 
+use crate::removal::MayGo;
 use crate::write::{Request, Write, patch_of_pod};
 
 type Labels = BTreeMap<String, String>;
@@ -25,6 +26,8 @@ pub struct Known<'a> {
     pub grant: Option<&'a Grant>,
     /// A CollaSet is its controller, and looks after what is to be deleted.
     pub in_colla_set: bool,
+    /// An operation of ours has it out of service, or is about to, and waits for those who protect it.
+    pub leaves: bool,
 }
 
 impl Known<'_> {
@@ -48,8 +51,9 @@ pub fn next(pod: &PodView, known: Known<'_>, is_expected: impl Fn(&str) -> bool,
     // None where nobody can tell what is expected.
     let is_complete = view.missing().is_some_and(|mut missing| !missing.any(is_expected));
     let work = Work { pod, view, known, is_complete, stamp: now.as_nanosecond().to_string() };
+    // Nobody operates such a pod by its labels, so it has none of them; a gate that its template names is answered all the same.
     let after = work.labels();
-    if after != *pod.labels {
+    if !work.is_system() && after != *pod.labels {
         return Some(Write::on_pod("lifecycle-labels", &pod.id, Request::Patch(patch_of(pod, &after))));
     }
     if let Some(is_true) = work.service_ready() {
@@ -59,11 +63,9 @@ pub fn next(pod: &PodView, known: Known<'_>, is_expected: impl Fn(&str) -> bool,
             Write::on_pod("lifecycle-condition", &pod.id, Request::Status(work.condition(is_true, now))).telling(note),
         );
     }
-    let may_be_deleted = work.is_deletion() && pod.labels.contains_key(&Step::Operate.key(DELETE_ID));
-    may_be_deleted.then(|| {
-        let text = format!("the pod has the label {} and has left service, so it is deleted", lifecycle::TO_DELETE);
-        Write::delete_pod("delete-pod", pod).telling(Some(note(pod, "PodDeletion", text)))
-    })
+    let may_go = MayGo::let_go(pod, known.grant).filter(|_| !work.is_system() && work.is_deletion())?;
+    let text = format!("the pod has the label {} and has left service, so it is deleted", lifecycle::TO_DELETE);
+    Some(Write::delete_pod("delete-pod", may_go).telling(Some(note(pod, "PodDeletion", text))))
 }
 
 /// One look at a pod.
@@ -94,6 +96,7 @@ impl Work<'_> {
         if operating.is_empty() {
             self.finish(&mut all, &ids);
         }
+        self.leave(&mut all);
         if lifecycle::ids(&all).is_empty() {
             all.retain(|key, _| lifecycle::permitted(key).is_none());
         }
@@ -120,6 +123,23 @@ impl Work<'_> {
             if let Some(kind) = kind.filter(|kind| !has_type(all, kind)) {
                 all.remove(&lifecycle::permission(&kind));
             }
+        }
+    }
+
+    /// Whether it belongs to the cluster or to hitless itself.
+    fn is_system(&self) -> bool {
+        names::is_system(&self.pod.id.namespace)
+    }
+
+    /// Who protects the pod sees that it leaves service, as upstream tells it.
+    fn leave(&self, all: &mut Labels) {
+        let preparing = Step::Preparing.key(lifecycle::OWN_ID);
+        if self.known.leaves {
+            let since = self.pod.labels.get(&preparing).unwrap_or(&self.stamp);
+            all.insert(preparing, since.clone());
+            all.remove(lifecycle::SERVICE_AVAILABLE);
+        } else {
+            all.remove(&preparing);
         }
     }
 
@@ -243,9 +263,12 @@ impl Work<'_> {
     fn service_ready(&self) -> Option<bool> {
         let all = &self.pod.labels;
         let has = |step: Step| lifecycle::at(all, step).next().is_some();
-        let wanted = if has(Step::Preparing) || (has(Step::Operating) && has(Step::Operate)) {
+        let is_out = has(Step::Preparing) || (has(Step::Operating) && has(Step::Operate));
+        let wanted = if is_out && !self.is_system() {
             false
-        } else if has(Step::Completing) || (!has_left(all) && !all.contains_key(lifecycle::STAY_OFFLINE)) {
+        } else if has(Step::Completing)
+            || ((self.is_system() || !has_left(all)) && !all.contains_key(lifecycle::STAY_OFFLINE))
+        {
             true
         } else {
             return None;

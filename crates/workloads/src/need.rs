@@ -7,11 +7,14 @@ use hitless_api::names::{KEEP_DIGEST, annotations};
 use hitless_api::pod::{ContainerView, PodView};
 use hitless_api::{Change, GrantOp, PullPolicy};
 
+use crate::because::Because;
 use crate::image;
-use crate::intent::{Obstacle, Operation, PodIntent};
+use crate::intent::{Obstacle, Operation, PodIntent, PodWish};
+use crate::labels;
 use crate::object::Object;
 use crate::requests::restart;
 use crate::template::{Shape, Template};
+use crate::world::World;
 
 /// What a pod needs to be as the target says.
 pub(crate) enum Need {
@@ -25,7 +28,7 @@ pub(crate) enum Need {
 pub(crate) struct Goal<'a> {
     /// The template.
     pub(crate) template: &'a Template,
-    /// Labels by which the native controller tells that a pod is up to date; they go into the same patch.
+    /// Labels by which the native controller tells that a pod is up to date; they go into the same patch as the template's own.
     pub(crate) labels: BTreeMap<String, String>,
     /// Annotations that go into the same patch, too.
     pub(crate) annotations: BTreeMap<String, String>,
@@ -52,7 +55,7 @@ impl<'a> Goal<'a> {
         }
     }
 
-    fn label_changes(&self, pod: &PodView) -> BTreeMap<String, Change> {
+    fn own_label_changes(&self, pod: &PodView) -> BTreeMap<String, Change> {
         let differing = self.labels.iter().filter(|(name, value)| pod.labels.get(*name) != Some(*value));
         let change = |(name, value): (&String, &String)| {
             (name.clone(), Change { from: pod.labels.get(name).cloned(), to: Some(value.clone()) })
@@ -68,24 +71,37 @@ pub(crate) struct Origin<'a> {
     /// Digest of the annotations of the template that it was made from; if it was brought to another one since, of the template that
     /// its workload had before.
     pub(crate) annotations: Option<&'a str>,
+    /// That digest is certainly the one of the template that it was brought to.
+    pub(crate) is_certain: bool,
+    /// The template that it was made from, if it was brought to none since: what admission made of its images then is right, whatever they
+    /// are called.
+    pub(crate) made_from: Option<&'a Shape>,
+}
+
+impl<'a> Origin<'a> {
+    /// Of a pod that was made from or brought to this revision, which is known.
+    pub(crate) const fn of(revision: &'a str) -> Self {
+        Self { recorded: Some(revision), annotations: None, is_certain: false, made_from: None }
+    }
 }
 
 /// Compares the pod with the goal. `bases` are all templates that are still known: with the one that the pod was brought to, what
 /// has changed since needs no guess.
 pub(crate) fn need<'a>(
     pod: &PodView,
-    goal: &Goal<'_>,
-    origin: &Origin<'_>,
-    bases: impl IntoIterator<Item = &'a Shape>,
+    goal: &Goal<'a>,
+    origin: &Origin<'a>,
+    bases: impl IntoIterator<Item = &'a Shape> + Clone,
 ) -> Need {
     let (target, recorded) = (goal.template, origin.recorded);
-    let labels = goal.label_changes(pod);
+    let mut labels = goal.own_label_changes(pod);
     // Where it is there, it alone decides (docs/contract.md 1).
     if recorded.is_some_and(|revision| revision == target.revision()) && labels.is_empty() {
         return Need::Nothing;
     }
+    let known = bases.clone().into_iter();
     let base = recorded.and_then(|revision| bases.into_iter().find(|base| base.revision == revision));
-    let differing = match differing(pod, target, base) {
+    let differing = match differing(pod, target, base, origin.made_from) {
         Ok(differing) => differing,
         Err(obstacle) => return Need::Operation(Err(obstacle)),
     };
@@ -94,14 +110,52 @@ pub(crate) fn need<'a>(
     let annotations = base.map(|base| base.annotations.digest()).or(origin.annotations);
     let restarted = annotations.is_some_and(|digest| digest != target.shape().annotations.digest());
     // Of a template that nobody knows any more: if the images do not tell the difference, it is a restart.
-    let is_unknown = base.is_none() && (recorded.is_some() || annotations.is_none());
+    let is_unknown = base.is_none() && !origin.is_certain && (recorded.is_some() || annotations.is_none());
     let restarted = restarted || (is_unknown && differing.is_empty());
-    // Labels alone can't be changed by an operation; and who has other ones is not up to date.
-    let restarted = restarted || (differing.is_empty() && !labels.is_empty());
-    if differing.is_empty() && !restarted {
+    let of_template = labels::changes(pod, target.shape(), base.or(origin.made_from), known);
+    let readers = labels::readers(target, &of_template);
+    labels.extend(of_template);
+    if differing.is_empty() && !restarted && labels.is_empty() {
         return Need::Nothing;
     }
-    Need::Operation(operation(pod, goal, differing, restarted, labels))
+    Need::Operation(operation(pod, goal, differing, |name| restarted || readers.contains(name), labels))
+}
+
+/// Why only new pods bring these pods what is wished for them: a restart that can't be made in place. No time helps. The native
+/// controller starts the same image in a new pod under the name that it has.
+pub(crate) fn new_pods_only(wishes: &[PodWish], pods: &[&PodView], world: &World<'_>) -> Option<Because> {
+    let with_pods = wishes.iter().filter_map(|wish| Some((wish, pods.iter().find(|pod| pod.id.uid == wish.pod.uid)?)));
+    with_pods.into_iter().find_map(|(wish, pod)| match &wish.intent {
+        Err(Obstacle::DigestUnknown { container }) => Some(Because::no_other_name(container)),
+        Err(_) => None,
+        Ok(intent) => {
+            let is_stuck = |(name, change): &(&String, &ImageChange)| {
+                let is_foreign = || pod.container(name).is_some_and(image::is_under_another_name);
+                world.is_unfetched(&change.to)
+                    && image::unpinned(&change.from) == image::unpinned(&change.to)
+                    && is_foreign()
+            };
+            let (container, _) = intent.operation.containers.iter().find(is_stuck)?;
+            Some(Because::no_other_name(container))
+        }
+    })
+}
+
+/// Why one of these pods can only be made anew: no agent is ever going to be where it is.
+pub(crate) fn agentless(wishes: &[PodWish], pods: &[&PodView], world: &World<'_>) -> Option<Because> {
+    let is_wished = |pod: &&&PodView| wishes.iter().any(|wish| wish.pod.uid == pod.id.uid);
+    let pod = pods.iter().filter(|pod| world.is_agentless(pod)).find(is_wished)?;
+    Some(Because::no_agent(&pod.id.name, pod.node.as_deref().unwrap_or_default()))
+}
+
+/// Why only a new pod shows whether the image of one of these operations is accepted: the pods that would fetch it are not.
+pub(crate) fn unaccepted(wishes: &[PodWish], world: &World<'_>) -> Option<Because> {
+    wishes.iter().filter_map(|wish| Some((&wish.pod.namespace, wish.intent.as_ref().ok()?))).find_map(
+        |(namespace, intent)| {
+            let mut images = intent.operation.containers.values().map(|change| &change.to);
+            images.find_map(|image| Some(Because::unaccepted(image, world.unaccepted(namespace, image)?)))
+        },
+    )
 }
 
 /// Image changes of the containers that differ from the target's.
@@ -109,13 +163,17 @@ fn differing(
     pod: &PodView,
     target: &Template,
     base: Option<&Shape>,
+    made_from: Option<&Shape>,
 ) -> Result<BTreeMap<String, ImageChange>, Obstacle> {
     let mut changes = BTreeMap::new();
     for (name, wanted) in target.images() {
         let container = pod.container(name).ok_or_else(|| Obstacle::UnknownContainer { container: name.to_owned() })?;
-        let same = match base {
-            Some(base) => base.image(name) == Some(wanted),
-            None => image::is_same(container, wanted),
+        let same = if let Some(base) = base {
+            base.image(name) == Some(wanted)
+        } else {
+            // A ReplicaSet's template changes under pods that it made before, so the name has to agree as far as a mirror leaves it.
+            let is_made_of_it = made_from.is_some_and(|made| made.image(name) == Some(wanted));
+            image::is_same(container, wanted) || (is_made_of_it && image::is_of_mirror(&container.image, wanted))
         };
         // A differing name that is equal to the letter would be no operation.
         if !same && container.image != wanted {
@@ -129,18 +187,17 @@ fn operation(
     pod: &PodView,
     goal: &Goal<'_>,
     differing: BTreeMap<String, ImageChange>,
-    restarted: bool,
+    restarted: impl Fn(&str) -> bool,
     labels: BTreeMap<String, Change>,
 ) -> Result<PodIntent, Obstacle> {
     let target = goal.template;
-    let op = if differing.is_empty() { GrantOp::Restart } else { GrantOp::Update };
+    let has_new_image = !differing.is_empty();
     let mut containers = differing;
-    if restarted {
-        // Containers that something else put into the pod are not the template's to restart.
-        for container in pod.containers.iter().filter(|container| target.image(&container.name).is_some()) {
-            if !containers.contains_key(&container.name) {
-                containers.insert(container.name.clone(), goal.restart(container)?);
-            }
+    // Containers that something else put into the pod are not the template's to restart.
+    let own = pod.containers.iter().filter(|container| target.image(&container.name).is_some());
+    for container in own.filter(|container| restarted(&container.name)) {
+        if !containers.contains_key(&container.name) {
+            containers.insert(container.name.clone(), goal.restart(container)?);
         }
     }
     let recorded = pod.annotations.get(annotations::REVISION).cloned();
@@ -154,6 +211,11 @@ fn operation(
     if let Some(wish) = restart::wish(pod) {
         fold_in(pod, &wish, &mut containers, &mut changes);
     }
+    let op = match (has_new_image, containers.is_empty()) {
+        (true, _) => GrantOp::Update,
+        (false, false) => GrantOp::Restart,
+        (false, true) => GrantOp::Relabel,
+    };
     Ok(PodIntent::new(pod, Operation::new(op, containers, changes, labels)))
 }
 

@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 use std::ops::Deref;
 
+use hitless_api::event::Severity;
 use hitless_api::names::{self, annotations};
-use hitless_api::{GroupKind, ObjectRef};
+use hitless_api::{GroupKind, ObjectRef, json_text};
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::kinds;
+use crate::ownership::{self, Managed};
 use crate::requests;
 use crate::template::Template;
 
@@ -27,6 +29,21 @@ pub enum OptIn {
 impl OptIn {
     /// For people, where one was there.
     pub(crate) const GONE: &str = "hitless.dev/update asks for nothing any more, so its hold is lifted";
+
+    /// What is said where this was the opt-in, a change came without it, and this controller makes the pods anew; how severe that is.
+    pub(crate) fn removed(self, by: &str) -> Option<(Severity, String)> {
+        let (severity, value) = match self {
+            Self::No => return None,
+            Self::InPlace => (Severity::Normal, names::UPDATE_IN_PLACE),
+            Self::InPlaceOnly => (Severity::Warning, names::UPDATE_IN_PLACE_ONLY),
+        };
+        let text = format!(
+            "it has {}={value} no more, so {by} makes its pods anew for this change. If that is not meant, set the annotation again \
+             and keep it in what is applied",
+            annotations::UPDATE
+        );
+        Some((severity, text))
+    }
 }
 
 /// An object of a workload's kind, or of a kind that such a workload consists of.
@@ -54,6 +71,10 @@ pub struct Object {
     pub finalizers: Vec<String>,
     /// `spec.minReadySeconds`: a pod counts as available once it has been Ready for so long; 0 if absent.
     pub min_ready_seconds: u32,
+    /// The index of the entry of `metadata.managedFields` by which our controller owns fields of the spec.
+    pub owned_spec: Option<usize>,
+    /// About how many bytes of memory it takes, if all of it is kept ([`crate::interest`]).
+    pub memory: usize,
     /// What only its kind has.
     pub body: Body,
 }
@@ -81,6 +102,8 @@ pub enum Body {
     ControllerRevision(kinds::revision::RevisionBody),
     /// Of an OperationJob.
     OperationJob(requests::operation_job::JobBody),
+    /// Of an object of a namespace of which as much is kept as may be ([`crate::interest`]): only how it has opted in.
+    Omitted(OptIn),
 }
 
 impl Object {
@@ -97,15 +120,26 @@ impl Object {
             | Body::Claim(_)
             | Body::PodDecoration(_)
             | Body::ControllerRevision(_)
-            | Body::OperationJob(_) => None,
+            | Body::OperationJob(_)
+            | Body::Omitted(_) => None,
         }
     }
 
     /// How it opted in. A CollaSet is ours whatever it says.
     #[must_use]
     pub fn opt_in(&self) -> OptIn {
-        if let Body::CollaSet(body) = &self.body {
-            return body.opt_in();
+        match &self.body {
+            Body::CollaSet(body) => return body.opt_in(),
+            Body::Omitted(opt_in) => return *opt_in,
+            Body::Deployment(_)
+            | Body::ReplicaSet(_)
+            | Body::StatefulSet(_)
+            | Body::DaemonSet(_)
+            | Body::ResourceContext(_)
+            | Body::Claim(_)
+            | Body::PodDecoration(_)
+            | Body::ControllerRevision(_)
+            | Body::OperationJob(_) => {}
         }
         match self.annotations.get(annotations::UPDATE).map(String::as_str) {
             Some(names::UPDATE_IN_PLACE) => OptIn::InPlace,
@@ -116,7 +150,7 @@ impl Object {
 
     /// Whether it belongs to the cluster or to hitless itself.
     pub(crate) fn is_system(&self) -> bool {
-        matches!(self.id.namespace.as_str(), names::KUBE_SYSTEM | names::SYSTEM_NAMESPACE)
+        names::is_system(&self.id.namespace)
     }
 
     /// What its annotation for the opt-in says, if that means nothing.
@@ -124,6 +158,25 @@ impl Object {
     pub fn unknown_opt_in(&self) -> Option<&str> {
         let word = self.annotations.get(annotations::UPDATE)?;
         (self.opt_in() == OptIn::No).then_some(word)
+    }
+
+    /// Whether its pods may be made anew for a change that can't be made in place: its owner allows it, and holds it by nothing of his own.
+    #[must_use]
+    pub fn may_have_new_pods(&self) -> bool {
+        let is_held = match &self.body {
+            Body::Deployment(body) => body.paused && !self.held_by_guard(),
+            Body::StatefulSet(body) => kinds::is_on_delete(&body.strategy) && !self.held_by_guard(),
+            Body::DaemonSet(body) => kinds::is_on_delete(&body.strategy) && !self.held_by_guard(),
+            Body::CollaSet(_) => false,
+            Body::ReplicaSet(_)
+            | Body::ResourceContext(_)
+            | Body::Claim(_)
+            | Body::PodDecoration(_)
+            | Body::ControllerRevision(_)
+            | Body::OperationJob(_)
+            | Body::Omitted(_) => return false,
+        };
+        !is_held && self.opt_in() == OptIn::InPlace
     }
 
     /// Whether its pods are to restart when a ConfigMap or Secret that they use changes (docs/contract.md 35).
@@ -193,6 +246,7 @@ where
     let meta = object.get("metadata").cloned().unwrap_or_default();
     let meta: RawMeta = serde_json::from_value(meta).map_err(failed)?;
     let min_ready_seconds = object["spec"]["minReadySeconds"].as_u64().unwrap_or_default();
+    let memory = memory(&object);
     let body = body(serde_json::from_value(object).map_err(failed)?);
     let owner = meta.owner_references.into_iter().flatten().find(|owner| owner.controller == Some(true));
     let owner = owner.map(|owner| ObjectRef {
@@ -213,8 +267,17 @@ where
         deleting_since: meta.deletion_timestamp,
         finalizers: meta.finalizers.unwrap_or_default(),
         min_ready_seconds: u32::try_from(min_ready_seconds).unwrap_or(u32::MAX),
+        owned_spec: ownership::of_spec(&meta.managed_fields),
+        memory,
         body,
     })
+}
+
+/// Of what is read of it; its state is short, or ours.
+fn memory(object: &Value) -> usize {
+    let metadata = &object["metadata"];
+    let fields = [&metadata["labels"], &metadata["annotations"], &object["spec"], &object["data"]];
+    size_of::<Object>() + fields.into_iter().map(json_text::memory).sum::<usize>()
 }
 
 #[derive(Default, Deserialize)]
@@ -231,6 +294,7 @@ struct RawMeta {
     labels: Option<BTreeMap<String, String>>,
     annotations: Option<BTreeMap<String, String>>,
     owner_references: Option<Vec<RawOwner>>,
+    managed_fields: Vec<Managed>,
 }
 
 #[derive(Default, Deserialize)]

@@ -4,59 +4,15 @@ use std::collections::BTreeSet;
 
 use hitless_api::ObjectRef;
 use hitless_api::event::{EventNote, Severity};
-use hitless_api::names::{COMPANION_ALWAYS, COMPANION_NEVER, PREFETCH_ONLY, annotations};
+use hitless_api::names::{COMPANION_ALWAYS, COMPANION_NEVER, PREFETCH_ONLY, annotations, labels};
+use hitless_api::pod::PodView;
 use jiff::Timestamp;
 
+use crate::because::Because;
 use crate::intent::PodWish;
+use crate::kinds::judged_bad;
 use crate::object::{Object, OptIn};
-use crate::template::Template;
 use crate::write::Write;
-
-/// Why a template change is left to the native controller, or refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Because {
-    /// In CamelCase, for machines.
-    pub reason: &'static str,
-    /// For people, a clause: "a change of … can't be made to running pods".
-    pub text: String,
-}
-
-impl Because {
-    /// [`Self::reason`] of [`Self::field`].
-    pub const FIELD: &str = "FieldNotInPlace";
-
-    /// This field can't be changed in a running pod.
-    #[must_use]
-    pub fn field(path: &str) -> Self {
-        Self { reason: Self::FIELD, text: format!("a change of {path} can't be made to running pods") }
-    }
-
-    /// This field of an init container can't: it would have to run again, and others of the pod rely on its having run before them.
-    pub(crate) fn init_container(path: &str, name: &str) -> Self {
-        let Self { reason, text } = Self::field(path);
-        Self { reason, text: format!("{text}: init container {name} runs only when a pod is started") }
-    }
-
-    /// This annotation of the template can't, and that is why.
-    pub(crate) fn annotation(key: &str, why: &str) -> Self {
-        let Self { reason, text } = Self::field(&format!("spec.template.metadata.annotations[{key}]"));
-        Self { reason, text: format!("{text}{why}") }
-    }
-}
-
-impl Because {
-    /// Why a workload with this template is never brought to another one in place, whatever the change is.
-    pub(crate) fn never(workload: &Object, template: &Template) -> Option<Self> {
-        // The controller changes no template there: whoever takes it over must not reach what the cluster itself consists of.
-        if workload.is_system() {
-            let text = format!("it is in {}, where hitless changes no workload", workload.id.namespace);
-            return Some(Self { reason: "SystemNamespace", text });
-        }
-        let text = || "its pods use their nodes' network; such pods are not operated".to_owned();
-        let on_host = template.content()["spec"]["hostNetwork"] == true;
-        on_host.then(|| Self { reason: "HostNetwork", text: text() })
-    }
-}
 
 /// Where a workload is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,6 +92,10 @@ pub struct Plan {
     pub wishes: Vec<PodWish>,
     /// Revision that pods are brought to, or are at.
     pub target: String,
+    /// Value of the label `controller-revision-hash` of pods at the target, where the workload's kind goes by it.
+    pub target_label: Option<String>,
+    /// Revision of a version that was judged bad, and that is to be replaced by another.
+    pub judged_bad: Option<String>,
     /// Revision at which the workload's own strategy keeps some of its pods, if that is another one.
     pub kept_back: Option<String>,
     /// Further revisions that single pods are brought to, if there are any.
@@ -148,12 +108,14 @@ pub struct Plan {
     pub total: usize,
     /// What people should know, for as long as it holds.
     pub notes: Vec<EventNote>,
-    /// How long a new version may take, in seconds, as the workload's owner says.
+    /// `spec.progressDeadlineSeconds` of the workload, if its kind has the field.
     pub progress_deadline_seconds: Option<u32>,
     /// Its owner wants the images fetched and nothing else for now (annotation `hitless.dev/prefetch: only`).
     pub prefetch_only: bool,
     /// What was learned of how long its containers are away (annotation `hitless.dev/gap`).
     pub gaps: Option<String>,
+    /// The same until they are ready (annotation `hitless.dev/gap-to-ready`).
+    pub gaps_to_ready: Option<String>,
     /// Connections of a pod that were cut off when it became not Ready (annotation `hitless.dev/losses`).
     pub losses: Option<String>,
     /// When a companion pod tries its next version first (annotation `hitless.dev/companion`).
@@ -175,6 +137,8 @@ impl Plan {
             writes: Vec::new(),
             wishes: Vec::new(),
             target: String::new(),
+            target_label: None,
+            judged_bad: judged_bad(root),
             kept_back: None,
             single: BTreeSet::new(),
             behind: BTreeSet::new(),
@@ -184,6 +148,7 @@ impl Plan {
             progress_deadline_seconds: None,
             prefetch_only: root.annotations.get(annotations::PREFETCH).is_some_and(|value| value == PREFETCH_ONLY),
             gaps: root.annotations.get(annotations::GAP).cloned(),
+            gaps_to_ready: root.annotations.get(annotations::GAP_TO_READY).cloned(),
             losses: root.annotations.get(annotations::LOSSES).cloned(),
             companion: CompanionWish::of(root),
             tried: root.annotations.get(annotations::TRIED).cloned(),
@@ -207,6 +172,20 @@ impl Plan {
     #[must_use]
     pub fn is_target(&self, revision: &str) -> bool {
         self.target == revision || self.single.contains(revision)
+    }
+
+    /// Whether the pod has the version that pods are brought to.
+    #[must_use]
+    pub fn has_target(&self, pod: &PodView) -> bool {
+        let label = || pod.labels.get(labels::CONTROLLER_REVISION_HASH);
+        !self.behind.contains(&pod.id.uid) && self.target_label.as_ref().is_none_or(|target| label() == Some(target))
+    }
+
+    /// Whether the pod was brought to a version that was judged bad, and is to leave it.
+    #[must_use]
+    pub fn leaves_bad(&self, pod: &PodView) -> bool {
+        let of_pod = pod.annotations.get(annotations::REVISION);
+        self.judged_bad.as_ref().is_some_and(|bad| of_pod == Some(bad) && *bad != self.target)
     }
 
     /// Whether operations that lead to one of its revisions are still wanted.

@@ -2,59 +2,135 @@
 //! restart. The annotations of the pods do not follow, so where the pods' own software reads one of them, its change is native.
 
 mod annotations;
-mod downward;
 mod own;
+mod wish;
 
-use hitless_api::names::{PREFIX, annotations as names};
+use hitless_api::event::EventNote;
+use hitless_api::names::{PREFIX, RESTARTS_PODS, annotations as names};
+use hitless_api::pod::PodView;
 
 pub use annotations::Annotations;
 pub use own::{Broken, OwnList};
+pub use wish::RestartsWish;
 
+use crate::because::{Because, Cause};
+use crate::config::InitConfig;
+use crate::downward::{self, Metadata, Reader};
+use crate::kind::Resource;
 use crate::object::Object;
-use crate::plan::Because;
-use crate::template::{Shape, Template};
-use downward::Reader;
+use crate::once_per_pod::OncePerPod;
+use crate::template::Template;
+
+/// What a change of a restart annotation says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Says {
+    /// Start again, whatever for.
+    Restart,
+    /// Configuration has changed that something in the pod reads. Who that is nobody has said.
+    ConfigChanged,
+    /// The same, by hitless, which knows who reads what has changed (docs/contract.md 35).
+    Reload,
+}
 
 /// Keys that people and their tools change for a restart and nothing else.
-const KEYS: [&str; 3] = [names::KUBECTL_RESTARTED_AT, "rollme", names::CONFIG];
+const KEYS: [(&str, Says); 3] =
+    [(names::KUBECTL_RESTARTED_AT, Says::Restart), ("rollme", Says::Restart), (names::CONFIG, Says::Reload)];
 /// And beginnings of such keys: Helm's habit, Reloader, Keel.
-const PREFIXES: [&str; 3] = ["checksum/", "reloader.stakater.com/", "keel.sh/"];
+const PREFIXES: [(&str, Says); 3] =
+    [("checksum/", Says::ConfigChanged), ("reloader.stakater.com/", Says::ConfigChanged), ("keel.sh/", Says::Restart)];
 
-/// Which annotations of a workload's template are restart annotations.
+/// What a workload's owner is told of what he says of restarts, for as long as it holds.
+pub(crate) fn notes(workload: &Object, resource: &Resource) -> impl Iterator<Item = EventNote> {
+    OwnList::notes(workload, resource).chain(RestartsWish::note(workload, resource))
+}
+
+/// Which annotations of a workload's template are restart annotations, and what a change of them needs.
 #[derive(Clone, Debug)]
 pub struct RestartAnnotations {
+    wish: RestartsWish,
+    /// Its owner lets its pods be made anew.
+    may_have_new_pods: bool,
     own: OwnList,
     readers: Vec<Reader>,
+    once: Vec<OncePerPod>,
+    reload: Option<InitConfig>,
 }
 
 impl RestartAnnotations {
     /// Those of a workload that is to have this template.
     #[must_use]
     pub fn of(workload: &Object, template: &Template) -> Self {
-        Self { own: OwnList::of(workload), readers: downward::readers(template.content()) }
+        Self {
+            wish: RestartsWish::of(workload),
+            may_have_new_pods: workload.may_have_new_pods(),
+            own: OwnList::of(workload),
+            readers: downward::readers(template.content(), Metadata::Annotations),
+            once: OncePerPod::of(template),
+            reload: InitConfig::of(workload),
+        }
+    }
+
+    /// Fields of the template that give its annotations to the software in the pods: a change of those is native.
+    pub fn reading_fields(&self) -> impl Iterator<Item = &str> {
+        self.readers.iter().map(|reader| reader.field.as_str())
     }
 
     /// Why what differs can't be made to running pods; `None` if all of it can. Of templates that are equal in all that is not an
     /// annotation or an image.
     pub(crate) fn first_native_change(&self, from: &Annotations, to: &Annotations) -> Option<Because> {
         from.differing(to).find_map(|key| {
-            if !self.lists(key) {
+            if key == names::NEW_PODS {
+                return Some(Because::new_pods(&format!("{} of the template", names::NEW_PODS)));
+            }
+            let Some(says) = self.says(key) else {
                 let broken = self.own.broken.first().map(|broken| format!("; {broken}")).unwrap_or_default();
                 return Some(Because::annotation(key, &broken));
+            };
+            if let Some(reader) = self.readers.iter().find(|reader| reader.reads(key)) {
+                return Some(Because::annotation(key, &format!(", because {} reads it", reader.field)));
             }
-            let reader = self.readers.iter().find(|reader| reader.reads(key))?;
-            Some(Because::annotation(key, &format!(", because {} reads it", reader.field)))
+            match self.wish {
+                RestartsWish::Containers => None,
+                RestartsWish::Pods => {
+                    Some(Because::new_pods(&format!("{}: {RESTARTS_PODS} of the workload", names::RESTARTS)))
+                }
+                RestartsWish::Auto => {
+                    let kept = self.once.iter().find_map(|each| each.keeps_from(says, key));
+                    kept.or_else(|| self.reload.as_ref().filter(|_| says == Says::Reload)?.new_pods_for(to.value(key)?))
+                }
+            }
         })
     }
 
-    /// Whether a pod of one of these can be brought to the other in place.
-    pub(crate) fn allow(&self, from: &Shape, to: &Shape) -> bool {
-        from.fixed == to.fixed && self.first_native_change(&from.annotations, &to.annotations).is_none()
+    /// Why a restart of these pods, from a template with these annotations, is to make them anew although it could be done in place: they
+    /// have containers that the template does not have, such as a mesh's proxy, and who restarts by an annotation often means these. Only
+    /// where new pods are allowed: else it is done in place, and says what it left.
+    pub(crate) fn asks_admission(&self, from: &Annotations, to: &Template, pods: &[&PodView]) -> Option<Because> {
+        let is_meant = |says: Says| match says {
+            Says::Restart | Says::ConfigChanged => true,
+            Says::Reload => false,
+        };
+        let is_auto = match self.wish {
+            RestartsWish::Auto => self.may_have_new_pods,
+            RestartsWish::Containers | RestartsWish::Pods => false,
+        };
+        let mut changed = from.differing(&to.shape().annotations);
+        changed.find(|key| is_auto && self.says(key).is_some_and(is_meant))?;
+        let injected = OncePerPod::injected(to, pods).into_iter().next()?;
+        let text = format!(
+            "in a restart in place {injected}: admission has put it into the pods, the template does not have it"
+        );
+        Some(Because::of(Cause::InjectionChanged, text))
     }
 
-    fn lists(&self, key: &str) -> bool {
-        !is_read_here(key)
-            && (KEYS.contains(&key) || PREFIXES.iter().any(|prefix| key.starts_with(prefix)) || self.own.covers(key))
+    /// What a change of this annotation says; `None` if it is no restart annotation. What an own one is for nobody knows.
+    fn says(&self, key: &str) -> Option<Says> {
+        if is_read_here(key) {
+            return None;
+        }
+        let by_key = KEYS.iter().find(|(known, _)| *known == key);
+        let known = by_key.or_else(|| PREFIXES.iter().find(|(prefix, _)| key.starts_with(prefix)));
+        known.map(|(_, says)| *says).or_else(|| self.own.covers(key).then_some(Says::ConfigChanged))
     }
 }
 

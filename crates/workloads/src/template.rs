@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hitless_api::digest;
-use hitless_api::names::{annotations, labels};
-use serde_json::{Map, Value};
+use hitless_api::large::{MOST_VALUES, TooLarge};
+use hitless_api::names::{annotations, labels as names};
+use hitless_api::{digest, json_text};
+use serde_json::{Map, Value, json};
 
 use crate::restart_annotations::Annotations;
-use crate::{containers, diff};
+use crate::{containers, diff, labels, large};
 
 /// Entries of a list of a template; none where it is absent.
 pub(crate) fn items(list: &Value) -> impl Iterator<Item = &Value> {
@@ -23,6 +24,7 @@ pub struct Template {
     shape: Shape,
     hash: Option<String>,
     mixed: bool,
+    large: Option<TooLarge>,
 }
 
 /// What has to be known of a template that pods were made from or brought to: little, because a cluster keeps many old ones.
@@ -36,6 +38,8 @@ pub struct Shape {
     pub images: BTreeMap<String, String>,
     /// All annotations: which of them are restart annotations is asked when two templates are compared.
     pub annotations: Annotations,
+    /// All labels but the one that only tells ReplicaSets apart: which of them may be changed is asked when two templates are compared.
+    pub labels: BTreeMap<String, String>,
 }
 
 impl Shape {
@@ -47,6 +51,7 @@ impl Shape {
             fixed: digest::short(&diff::fixed(content)),
             images: containers.filter_map(image).collect(),
             annotations: Annotations::of(content),
+            labels: labels::of(content),
         }
     }
 
@@ -58,16 +63,38 @@ impl Shape {
 }
 
 impl Template {
-    /// Takes a template as the API server returns it.
+    /// Takes a template as the API server returns it, or what stands in for one that is too large.
     #[must_use]
     pub fn new(mut value: Value) -> Self {
-        let hash = take(&mut value, "labels", labels::POD_TEMPLATE_HASH);
+        if let Some((large, digest)) = value.as_str().and_then(large::marked) {
+            return Self::unknown(large, digest.to_owned());
+        }
+        let hash = take(&mut value, "labels", names::POD_TEMPLATE_HASH);
         let mixed = take(&mut value, "annotations", annotations::MIXED).is_some();
         if let Some(meta) = value.get_mut("metadata").and_then(Value::as_object_mut) {
             // Written by older API servers where newer ones write nothing.
             meta.retain(|_, value| !value.is_null());
         }
-        Self { shape: Shape::of(&value), content: Arc::new(value), hash, mixed }
+        let values = json_text::count_tree(&value);
+        if values > MOST_VALUES {
+            return Self::unknown(TooLarge(values), digest::short(&value));
+        }
+        Self { shape: Shape::of(&value), content: Arc::new(value), hash, mixed, large: None }
+    }
+
+    /// One of which nothing is kept but which one it is.
+    fn unknown(large: TooLarge, revision: String) -> Self {
+        // It can't be brought to any other in a running pod, nor any other to it.
+        let fixed = revision.clone();
+        let annotations = Annotations::of(&Value::Null);
+        let shape = Shape { revision, fixed, images: BTreeMap::new(), annotations, labels: BTreeMap::new() };
+        Self { content: Arc::default(), shape, hash: None, mixed: false, large: Some(large) }
+    }
+
+    /// Why it is not looked after, if it is too large: then nothing of it is known but its revision, and it is never written.
+    #[must_use]
+    pub const fn too_large(&self) -> Option<TooLarge> {
+        self.large
     }
 
     /// Hash of the content: what `hitless.dev/revision` on a pod means.
@@ -99,10 +126,10 @@ impl Template {
         Self { content: Arc::default(), ..self.clone() }
     }
 
-    /// Whether it is one [`Self::without_content`].
+    /// Whether it is no one [`Self::without_content`]: all is known of it that will ever be.
     #[must_use]
     pub(crate) fn has_content(&self) -> bool {
-        !self.content.is_null()
+        self.large.is_some() || !self.content.is_null()
     }
 
     /// Name and image of each container that runs as long as the pod does, in order; entries without a name are left out.
@@ -115,6 +142,9 @@ impl Template {
     /// For people: its images, and the revision, which tells restarts apart.
     #[must_use]
     pub fn label(&self) -> String {
+        if self.large.is_some() {
+            return format!("a template that is too large to look after (revision {})", self.revision());
+        }
         let images: Vec<&str> = self.images().map(|(_, image)| image).collect();
         format!("{} (revision {})", images.join(", "), self.revision())
     }
@@ -150,20 +180,29 @@ impl Template {
         if let Some(meta) = value.get_mut("metadata").and_then(Value::as_object_mut) {
             meta.remove("annotations");
             meta.extend(shape.annotations.to_field().map(|all| ("annotations".to_owned(), all)));
+            meta.remove("labels");
+            // Absent and empty are the same.
+            meta.extend((!shape.labels.is_empty()).then(|| ("labels".to_owned(), json!(shape.labels))));
         }
         value
     }
 
-    /// The template as a ReplicaSet has it: with its hash, and marked as mixed or not. The mark's value reaches the pods that are made
-    /// meanwhile, and tells later which annotations they were made with.
+    /// Value of `hitless.dev/mixed` in it. It reaches the pods that are made meanwhile, and tells later which annotations they were made
+    /// with, and of which revision they are.
+    #[must_use]
+    pub fn mixed_mark(&self) -> String {
+        format!("{}.{}", self.shape.annotations.digest(), self.revision())
+    }
+
+    /// The template as a ReplicaSet has it: with its hash, and marked as mixed or not.
     #[must_use]
     pub fn for_replica_set(&self, hash: Option<&str>, mixed: bool) -> Value {
         let mut value = Value::clone(&self.content);
         if let Some(hash) = hash {
-            set(&mut value, &["metadata", "labels", labels::POD_TEMPLATE_HASH], hash);
+            set(&mut value, &["metadata", "labels", names::POD_TEMPLATE_HASH], hash);
         }
         if mixed {
-            set(&mut value, &["metadata", "annotations", annotations::MIXED], self.shape.annotations.digest());
+            set(&mut value, &["metadata", "annotations", annotations::MIXED], self.mixed_mark());
         }
         value
     }

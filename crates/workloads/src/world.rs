@@ -1,15 +1,18 @@
 //! Everything that plans are made from, indexed once.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use hitless_api::pod::PodView;
-use hitless_api::{GroupKind, ObjectRef};
+use hitless_api::{GroupKind, ObjectRef, crowd};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::kind::{self, Kind};
 use crate::kinds::colla_set;
+use crate::kinds::pod_decoration::Undecorated;
+use crate::labels::{AllSelections, Selection, Selections};
 use crate::object::{Body, Object};
+use crate::ownership;
 use crate::plan::Plan;
 
 /// Objects and pods, found by uid and by owner.
@@ -24,6 +27,8 @@ pub struct World<'a> {
     pub operating: BTreeSet<String>,
     /// uids of pods that have left service for good.
     pub left: BTreeSet<String>,
+    /// uids of pods whose removal the rules have let go, and for which the ledger has a reservation.
+    pub removable: BTreeSet<String>,
     /// Pods and claims that no controller owns and that are marked as KusionStack's, by namespace.
     unowned_pods: HashMap<&'a str, Vec<&'a PodView>>,
     unowned_claims: HashMap<&'a str, Vec<&'a Object>>,
@@ -31,14 +36,28 @@ pub struct World<'a> {
     pub now: Option<Timestamp>,
     /// What the API server has said no to, by [`crate::Write::key`], in its words.
     pub refused: BTreeMap<String, String>,
+    /// Images that could not be fetched in several attempts.
+    unfetched: BTreeSet<String>,
+    /// Dry runs that the API server has accepted, by [`crate::Write::key`]; `None`: nobody asks it, and all is taken to be accepted.
+    pub(crate) accepted: Option<BTreeSet<String>>,
+    /// Nodes on which no agent is ever going to be.
+    agentless: BTreeSet<String>,
+    /// Why the pods that would fetch images are not accepted, by namespace and image.
+    unaccepted: BTreeMap<(String, String), String>,
     /// Objects that workloads refer to by their name: by kind, namespace and name.
     parts: HashMap<(&'a GroupKind, &'a str, &'a str), &'a Object>,
     /// Objects that stand for requests, the oldest first.
     requests: Vec<&'a Object>,
-    /// By namespace.
+    /// By namespace, the oldest first.
     decorations: HashMap<&'a str, Vec<&'a Object>>,
+    /// Those that do not count, because their namespace has too many ([`crowd::MOST`]): by namespace and name.
+    uncounted: HashSet<(&'a str, &'a str)>,
+    /// Labels of the pods of CollaSets in namespaces with decorations, by uid of the CollaSet.
+    undecorated: HashMap<&'a str, Undecorated<'a>>,
     /// By namespace.
     colla_sets: HashMap<&'a str, Vec<&'a Object>>,
+    /// Who finds pods by their labels; nobody where that is not asked.
+    selections: AllSelections<'a>,
     /// Pods that are Ready, but not for as long as their workload wants before they count as available: until when, by uid.
     pub recently_ready: BTreeMap<&'a str, Timestamp>,
 }
@@ -47,13 +66,18 @@ impl<'a> World<'a> {
     /// Of these objects and pods.
     #[must_use]
     pub fn new(objects: &'a [Arc<Object>], pods: &'a [Arc<PodView>], operating: BTreeSet<String>) -> Self {
+        let by_uid: HashMap<&str, &Object> = objects.iter().map(|object| (object.id.uid.as_str(), &**object)).collect();
         let mut children: HashMap<&str, Vec<&Object>> = HashMap::new();
+        let mut unowned_claims: HashMap<&str, Vec<&Object>> = HashMap::new();
         for object in objects {
             if let Some(owner) = &object.owner {
                 children.entry(owner.uid.as_str()).or_default().push(object);
+            } else if let Some(set) = set_of_claim(object, &by_uid) {
+                children.entry(set.id.uid.as_str()).or_default().push(object);
+            } else if matches!(object.body, Body::Claim(_)) && colla_set::is_controlled(&object.labels) {
+                unowned_claims.entry(object.id.namespace.as_str()).or_default().push(object);
             }
         }
-        let by_uid = objects.iter().map(|object| (object.id.uid.as_str(), &**object)).collect();
         let mut world = Self {
             by_uid,
             children,
@@ -61,17 +85,30 @@ impl<'a> World<'a> {
             pods: HashMap::new(),
             operating,
             left: BTreeSet::new(),
+            removable: BTreeSet::new(),
             unowned_pods: HashMap::new(),
-            unowned_claims: HashMap::new(),
+            unowned_claims,
             now: None,
             refused: BTreeMap::new(),
+            accepted: None,
+            unfetched: BTreeSet::new(),
+            unaccepted: BTreeMap::new(),
+            agentless: BTreeSet::new(),
             parts: objects.iter().filter_map(|object| named(object)).collect(),
             requests: objects.iter().map(|object| &**object).filter(|object| is_request(object)).collect(),
             decorations: by_namespace(objects, |body| matches!(body, Body::PodDecoration(_))),
+            uncounted: HashSet::new(),
+            undecorated: HashMap::new(),
             colla_sets: by_namespace(objects, |body| matches!(body, Body::CollaSet(_))),
+            selections: AllSelections::default(),
             recently_ready: BTreeMap::new(),
         };
         world.requests.sort_by_key(|object| (object.created, &object.id.uid));
+        for (namespace, all) in &mut world.decorations {
+            all.sort_by_key(|object| (object.deleting, object.created, &object.id.uid));
+            let too_many = all.iter().skip(crowd::MOST);
+            world.uncounted.extend(too_many.map(|object| (*namespace, object.id.name.as_str())));
+        }
         let roots = objects.iter().filter_map(|object| {
             let kind = kind::of_workload(&object.id.group_kind)?;
             kind.concerns(object, &world).then_some((kind, &**object))
@@ -91,11 +128,8 @@ impl<'a> World<'a> {
                 Some(_) | None => {}
             }
         }
-        for object in objects.iter().filter(|object| object.owner.is_none()) {
-            if matches!(object.body, Body::Claim(_)) && colla_set::is_controlled(&object.labels) {
-                world.unowned_claims.entry(object.id.namespace.as_str()).or_default().push(object);
-            }
-        }
+        let decorated = world.decorations.keys().flat_map(|namespace| world.colla_sets(namespace).iter().copied());
+        world.undecorated = decorated.map(|set| (set.id.uid.as_str(), Undecorated::of(set, &world))).collect();
         world
     }
 
@@ -121,10 +155,28 @@ impl<'a> World<'a> {
         self
     }
 
+    /// The same, where these find pods by their labels, each in this namespace, or in all.
+    #[must_use]
+    pub fn selected(self, by: impl Iterator<Item = (Option<&'a str>, Selection<'a>)>) -> Self {
+        Self { selections: AllSelections::new(by), ..self }
+    }
+
+    /// Who finds pods of the namespace by their labels.
+    #[must_use]
+    pub fn selections(&self, namespace: &str) -> Selections<'a> {
+        self.selections.of(namespace)
+    }
+
     /// The same, where these pods have left service for good: uids.
     #[must_use]
     pub fn after(self, left: BTreeSet<String>) -> Self {
         Self { left, ..self }
+    }
+
+    /// The same, where the removal of these pods is reserved: uids.
+    #[must_use]
+    pub fn removing(self, removable: BTreeSet<String>) -> Self {
+        Self { removable, ..self }
     }
 
     /// Objects that stand for requests, the oldest first.
@@ -139,13 +191,51 @@ impl<'a> World<'a> {
         Self { refused, ..self }
     }
 
+    /// The same, for somebody who can ask the API server beforehand whether it accepts a pod, and whose dry runs with these keys it has
+    /// accepted.
+    #[must_use]
+    pub fn accepting(self, accepted: Option<BTreeSet<String>>) -> Self {
+        Self { accepted, ..self }
+    }
+
+    /// The same, where some images could not be fetched in several attempts, and where the pods that would fetch these, by namespace and
+    /// image, are not accepted, in these words.
+    #[must_use]
+    pub fn without_images(self, unfetched: BTreeSet<String>, unaccepted: BTreeMap<(String, String), String>) -> Self {
+        Self { unfetched, unaccepted, ..self }
+    }
+
+    /// The same, where no agent is ever going to be on these nodes.
+    #[must_use]
+    pub fn without_agents(self, agentless: BTreeSet<String>) -> Self {
+        Self { agentless, ..self }
+    }
+
+    /// Whether no agent is ever going to be where the pod is.
+    pub(crate) fn is_agentless(&self, pod: &PodView) -> bool {
+        pod.node.as_ref().is_some_and(|node| self.agentless.contains(node))
+    }
+
+    /// Why the pod that would fetch the image, pinned or not, is not accepted.
+    pub(crate) fn unaccepted(&self, namespace: &str, image: &str) -> Option<&str> {
+        let is_it = |(known, other): &(String, String)| {
+            known == namespace && (other == image || crate::image::unpinned(other) == image)
+        };
+        self.unaccepted.iter().find(|(key, _)| is_it(key)).map(|(_, words)| words.as_str())
+    }
+
+    /// Whether the image could not be fetched.
+    pub(crate) fn is_unfetched(&self, image: &str) -> bool {
+        self.unfetched.contains(image)
+    }
+
     /// Pods of the namespace that no controller owns and that are marked as KusionStack's.
     #[must_use]
     pub fn unowned_pods(&self, namespace: &str) -> &[&'a PodView] {
         self.unowned_pods.get(namespace).map_or(&[], Vec::as_slice)
     }
 
-    /// PersistentVolumeClaims of the same sort.
+    /// PersistentVolumeClaims of the same sort, but those of a CollaSet that is there.
     #[must_use]
     pub fn unowned_claims(&self, namespace: &str) -> &[&'a Object] {
         self.unowned_claims.get(namespace).map_or(&[], Vec::as_slice)
@@ -157,10 +247,26 @@ impl<'a> World<'a> {
         self.parts.get(&(kind, namespace, name)).copied()
     }
 
-    /// PodDecorations of the namespace.
+    /// PodDecorations of the namespace that count.
     #[must_use]
     pub fn decorations(&self, namespace: &str) -> &[&'a Object] {
-        self.decorations.get(namespace).map_or(&[], Vec::as_slice)
+        let all = self.decorations.get(namespace).map_or(&[] as &[_], Vec::as_slice);
+        all.get(..crowd::MOST).unwrap_or(all)
+    }
+
+    /// Why the PodDecoration of this name does not count; `None`: it does.
+    pub(crate) fn uncounted_decoration(&self, namespace: &str, name: &str) -> Option<String> {
+        if !self.uncounted.contains(&(namespace, name)) {
+            return None;
+        }
+        let count = self.decorations.get(namespace).map_or(0, Vec::len);
+        let text = crowd::text("PodDecorations", namespace, count);
+        Some(format!("{text}; the oldest count, and {name} is not among them"))
+    }
+
+    /// Labels of the CollaSet's pods without what decorations add; there are none in namespaces without decorations.
+    pub(crate) fn undecorated(&self, set: &Object) -> Option<&Undecorated<'a>> {
+        self.undecorated.get(set.id.uid.as_str())
     }
 
     /// CollaSets of the namespace.
@@ -175,7 +281,7 @@ impl<'a> World<'a> {
         self.by_uid.get(uid).copied()
     }
 
-    /// Objects whose controller is the one with this uid.
+    /// Objects whose controller is the one with this uid, and PersistentVolumeClaims that a CollaSet has without owning them.
     #[must_use]
     pub fn children(&self, uid: &str) -> &[&'a Object] {
         self.children.get(uid).map_or(&[], Vec::as_slice)
@@ -211,8 +317,19 @@ impl<'a> World<'a> {
     /// The plan of every workload that has opted in or still carries something of ours.
     #[must_use]
     pub fn plans(&self) -> Vec<Plan> {
-        self.roots.iter().map(|(kind, root)| kind.plan(root, self)).collect()
+        let plan = |(kind, root): &(&'static dyn Kind, &'a Object)| {
+            let mut plan = kind.plan(root, self);
+            plan.writes.extend(ownership::give_up(root, &plan));
+            plan
+        };
+        self.roots.iter().map(plan).collect()
     }
+}
+
+/// The CollaSet that has the claim without owning it.
+fn set_of_claim<'a>(claim: &Object, by_uid: &HashMap<&str, &'a Object>) -> Option<&'a Object> {
+    let set = by_uid.get(colla_set::of_claim(claim)?).copied()?;
+    (matches!(set.body, Body::CollaSet(_)) && set.id.namespace == claim.id.namespace).then_some(set)
 }
 
 fn is_request(object: &Object) -> bool {

@@ -6,6 +6,7 @@ use hitless_api::{GroupKind, JsonPatch, ObjectRef, PodRef};
 use serde_json::Value;
 
 use crate::object::Object;
+use crate::removal::MayGo;
 
 /// One write.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,15 +29,14 @@ pub struct Write {
 pub enum Request {
     /// POST of this object.
     Create(Value),
+    /// POST of this object as a dry run: fails if it would not be accepted, and not where one of that name is there already.
+    Try(Value),
     /// A JSON patch that tests uid and resourceVersion.
     Patch(JsonPatch),
     /// The same of the subresource `status`.
     Status(JsonPatch),
-    /// DELETE, in the background, with a precondition on uid and this resourceVersion.
-    Delete {
-        /// The version that was decided on.
-        resource_version: String,
-    },
+    /// DELETE, in the background, with a precondition on uid and the version that was decided on.
+    Delete(Deletion),
     /// GET of what the API server has now, not of a cache: fails unless this very object, by its uid, is there.
     Look,
     /// GET of what the API server has now: fails if there is an object of that name that this one controls. Of an object that is seen
@@ -45,6 +45,20 @@ pub enum Request {
         /// uid of the controller.
         owner_uid: String,
     },
+}
+
+/// A deletion. Only [`Write::delete`] and [`Write::delete_pod`] make one, so that no pod is deleted without proof that it may be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deletion {
+    resource_version: String,
+}
+
+impl Deletion {
+    /// The version that was decided on.
+    #[must_use]
+    pub fn resource_version(&self) -> &str {
+        &self.resource_version
+    }
 }
 
 /// The beginning of a patch of `pod` as it was seen.
@@ -90,9 +104,18 @@ impl Write {
         Self { verb, on, request: Request::Create(object), tells: None, needs: Vec::new() }
     }
 
+    /// Asks whether the API server would accept what this one creates, for all of which that is the same: they have this name.
+    pub(crate) fn tried(self, verb: &'static str, name: &str) -> Self {
+        let request = match self.request {
+            Request::Create(object) => Request::Try(object),
+            other => other,
+        };
+        Self { verb, on: ObjectRef { name: name.to_owned(), ..self.on }, request, ..self }
+    }
+
     /// The deletion of `object` as it was seen.
     pub(crate) fn delete(verb: &'static str, object: &Object) -> Self {
-        let request = Request::Delete { resource_version: object.resource_version.clone() };
+        let request = Request::Delete(Deletion { resource_version: object.resource_version.clone() });
         Self { verb, on: object.id.clone(), request, tells: None, needs: Vec::new() }
     }
 
@@ -101,15 +124,23 @@ impl Write {
         Self { verb, on: pod.object(), request, tells: None, needs: Vec::new() }
     }
 
-    /// The deletion of `pod` as it was seen.
-    pub(crate) fn delete_pod(verb: &'static str, pod: &PodView) -> Self {
-        Self::on_pod(verb, &pod.id, Request::Delete { resource_version: pod.resource_version.clone() })
+    /// The deletion of a pod that may go, as it was seen.
+    pub(crate) fn delete_pod(verb: &'static str, may_go: MayGo<'_>) -> Self {
+        let pod = may_go.pod();
+        let deletion = Deletion { resource_version: pod.resource_version.clone() };
+        Self::on_pod(verb, &pod.id, Request::Delete(deletion))
     }
 
     /// Sets an annotation of an object.
     #[must_use]
     pub fn annotate(verb: &'static str, object: &Object, name: &str, value: &str) -> Self {
         Self::annotate_all(verb, object, &[(name, value)])
+    }
+
+    /// Takes an annotation off an object that has it.
+    #[must_use]
+    pub fn without_annotation(verb: &'static str, object: &Object, name: &str) -> Self {
+        Self::patch(verb, object, |patch| patch.remove(&["metadata", "annotations", name]))
     }
 
     /// Sets annotations of an object, by name and value.
@@ -122,17 +153,18 @@ impl Write {
         })
     }
 
-    /// Sets an annotation of a workload's template, where it is a restart annotation, and the same one of the workload itself: one that
-    /// has some. `None` if the object has no template.
+    /// Sets an annotation of a workload's template, where it is a restart annotation, and in the same write some of the workload itself:
+    /// one that has some. `None` if the object has no template, or one that is too large.
     #[must_use]
-    pub fn restart(object: &Object, name: &str, value: &str) -> Option<Self> {
+    pub fn restart(object: &Object, name: &str, value: &str, own: &[(&str, &str)]) -> Option<Self> {
         const MAP: [&str; 4] = ["spec", "template", "metadata", "annotations"];
-        let template = object.template()?.content();
+        let template = object.template().filter(|template| template.too_large().is_none())?.content();
         let has_some = template["metadata"]["annotations"].is_object();
         Some(Self::patch("restart-by-annotation", object, |patch| {
             let patch = if has_some { patch } else { patch.new_map(&MAP) };
             let [spec, template, metadata, annotations] = MAP;
-            patch.add(&[spec, template, metadata, annotations, name], value).add(&[metadata, annotations, name], value)
+            let patch = patch.add(&[spec, template, metadata, annotations, name], value);
+            own.iter().fold(patch, |patch, (name, value)| patch.add(&[metadata, annotations, name], *value))
         }))
     }
 
@@ -142,7 +174,7 @@ impl Write {
         match &self.request {
             Request::Look | Request::Absent { .. } => true,
             Request::Patch(patch) => patch.is_test(),
-            Request::Create(_) | Request::Status(_) | Request::Delete { .. } => false,
+            Request::Create(_) | Request::Try(_) | Request::Status(_) | Request::Delete(_) => false,
         }
     }
 
@@ -155,6 +187,11 @@ impl Write {
     /// Names what is done to which object, the same for each attempt.
     #[must_use]
     pub fn key(&self) -> String {
-        format!("{}/{}/{}/{}", self.verb, self.on.group_kind, self.on.namespace, self.on.name)
+        Self::key_of(self.verb, &self.on.group_kind, &self.on.namespace, &self.on.name)
+    }
+
+    /// The key that a write to this object has.
+    pub(crate) fn key_of(verb: &str, of: &GroupKind, namespace: &str, name: &str) -> String {
+        format!("{verb}/{of}/{namespace}/{name}")
     }
 }

@@ -138,7 +138,7 @@ impl Left {
             }
             for write in writes {
                 assert!(!write.on.group_kind.is("", "Pod"), "a pod is written: {write:?}");
-                assert!(!matches!(write.request, Request::Create(_) | Request::Delete { .. }), "{write:?}");
+                assert!(!matches!(write.request, Request::Create(_) | Request::Delete(_)), "{write:?}");
                 self.version += 1;
                 let key = (write.on.group_kind.kind.clone().into_owned(), write.on.name.clone());
                 // The finalizer and the status are writes of one object: the second one comes in the next turn.

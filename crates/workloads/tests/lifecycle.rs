@@ -19,6 +19,8 @@ struct Scene {
     pod: Value,
     grant: Option<Grant>,
     in_colla_set: bool,
+    /// An operation of ours waits for those who protect it.
+    leaves: bool,
     now: Timestamp,
     version: u64,
 }
@@ -33,7 +35,14 @@ impl Scene {
             "spec": {"containers": [], "readinessGates": [{"conditionType": "hitless.dev/InService"}, {"conditionType": SERVICE_READY}]},
             "status": {"conditions": [condition("Ready"), condition("hitless.dev/InService"), condition(SERVICE_READY)]},
         });
-        Self { pod, grant: None, in_colla_set: false, now: "2026-11-24T00:00:00Z".parse().unwrap(), version: 1 }
+        Self {
+            pod,
+            grant: None,
+            in_colla_set: false,
+            leaves: false,
+            now: "2026-11-24T00:00:00Z".parse().unwrap(),
+            version: 1,
+        }
     }
 
     fn view(&self) -> PodView {
@@ -93,10 +102,10 @@ impl Scene {
 
     /// The next write, carried out; its verb.
     fn step(&mut self) -> Option<&'static str> {
-        let known = Known { grant: self.grant.as_ref(), in_colla_set: self.in_colla_set };
+        let known = Known { grant: self.grant.as_ref(), in_colla_set: self.in_colla_set, leaves: self.leaves };
         let write = next(&self.view(), known, |by| by != "Service/shop/gone", self.now)?;
         self.now += SignedDuration::from_secs(1);
-        if matches!(write.request, Request::Delete { .. }) {
+        if matches!(write.request, Request::Delete(_)) {
             return Some(write.verb);
         }
         self.version += 1;
@@ -309,6 +318,27 @@ fn a_pod_to_be_deleted_leaves_first_but_not_one_of_a_collaset() {
 }
 
 #[test]
+fn nothing_is_deleted_or_begun_for_others_beside_the_cluster_and_hitless() {
+    for namespace in ["kube-system", "hitless-system"] {
+        let mut scene = Scene::new();
+        scene.pod["metadata"]["namespace"] = json!(namespace);
+        scene.label(lifecycle::TO_DELETE, "true");
+        scene.begin("x", "update");
+        let before = scene.labels();
+        assert!(!foreign::is_wished(&scene.view()), "it would be drained");
+        assert_eq!(scene.settle(), Vec::<&str>::new());
+        assert_eq!(scene.labels(), before);
+        // Nor where an earlier version has left labels.
+        scene.label(&Step::Operate.key(lifecycle::DELETE_ID), "1");
+        assert_eq!(scene.step(), None);
+        // Its template names the gate of others: it must become Ready.
+        scene.unlabel(&Step::Operate.key(lifecycle::DELETE_ID));
+        scene.condition(SERVICE_READY, "False", "", "");
+        assert_eq!(scene.settle(), ["lifecycle-condition"]);
+    }
+}
+
+#[test]
 fn a_pod_stays_offline_as_long_as_somebody_wishes() {
     let mut scene = Scene::new();
     scene.unlabel(SERVICE_AVAILABLE);
@@ -340,4 +370,20 @@ fn an_id_that_begins_anew_asks_the_rules_anew() {
     scene.settle();
     scene.assert(&["service-available", "operating/x", "operation-type/x", "pre-check/x"]);
     assert!(permission("update").starts_with("operation-permission."));
+}
+
+/// By the same labels as before an operation of others.
+#[test]
+fn whoever_protects_a_pod_is_told_that_it_leaves_for_an_operation_of_ours() {
+    let mut scene = Scene::new();
+    let preparing = Step::Preparing.key(lifecycle::OWN_ID);
+    scene.leaves = true;
+    scene.settle();
+    let labels = scene.view().labels;
+    assert!(labels.contains_key(&preparing) && !labels.contains_key(SERVICE_AVAILABLE), "{labels:?}");
+    assert!(!scene.is(SERVICE_READY));
+    assert_eq!(scene.step(), None, "the same label for as long as it lasts");
+    scene.leaves = false;
+    scene.settle();
+    assert!(!scene.view().labels.contains_key(&preparing) && scene.is(SERVICE_READY));
 }

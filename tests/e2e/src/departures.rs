@@ -25,8 +25,6 @@ struct Seen {
     node: String,
     was_ready: bool,
     left: Option<Instant>,
-    /// It was Ready, and then its condition InService was False, or it was deleted.
-    was_taken_out: bool,
     /// Restarts of its containers when it was Ready first, and now.
     restarts: Option<(i64, i64)>,
 }
@@ -59,14 +57,6 @@ impl Departures {
         left.collect()
     }
 
-    /// Fails if a pod was taken out of service: a held one is not, though it is not Ready for the moment of its restart.
-    pub fn ensure_none_taken_out(&self) -> anyhow::Result<()> {
-        let pods = self.pods.lock().unwrap_or_else(PoisonError::into_inner);
-        let taken_out: Vec<&String> = pods.iter().filter(|(_, seen)| seen.was_taken_out).map(|(uid, _)| uid).collect();
-        ensure!(taken_out.is_empty(), "these pods were taken out of service: {taken_out:?}");
-        Ok(())
-    }
-
     /// Fails if a pod has left service or a container has been restarted.
     pub fn ensure_none(&self) -> anyhow::Result<()> {
         let left = self.left();
@@ -95,7 +85,6 @@ fn note(pods: &mut BTreeMap<String, Seen>, event: &Value) {
     if !seen.was_ready {
         return;
     }
-    seen.was_taken_out |= is_out;
     if !serves {
         seen.left.get_or_insert_with(Instant::now);
     }
@@ -139,15 +128,6 @@ mod tests {
             // Back again: it has left nevertheless.
             assert!(after(&[new.clone(), serves.clone(), away.clone(), serves.clone()]).left.is_some(), "{away}");
         }
-    }
-
-    #[test]
-    fn a_pod_that_is_not_ready_for_a_moment_was_not_taken_out() {
-        let (new, serves) = (event("ADDED", "False", "False", 0), event("MODIFIED", "True", "True", 0));
-        let after = |away: Value| after(&[new.clone(), serves.clone(), away, serves.clone()]).was_taken_out;
-        assert!(!after(event("MODIFIED", "False", "True", 1)));
-        assert!(after(event("MODIFIED", "True", "False", 0)));
-        assert!(after(event("DELETED", "True", "True", 0)));
     }
 
     #[test]

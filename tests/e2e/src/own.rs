@@ -81,7 +81,7 @@ impl Site for Own {
 /// An error that says what to do if hitless is not there or not ready.
 fn check_installed(system: &Kubectl, kubeconfig: &Path) -> anyhow::Result<()> {
     let install = format!(
-        "Push hitless's images and install it (manifests/README.md):\n  kubectl --kubeconfig {} apply -k manifests",
+        "Push hitless's images and install it (manifests/README.md):\n  kubectl --kubeconfig {} apply -k manifests/crds, then -k manifests",
         kubeconfig.display()
     );
     for (object, count, wanted) in [

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -107,9 +107,21 @@ impl Stack {
             return self.install_refusing();
         }
         let overlay = self.write_overlay()?;
-        self.system().run(&["apply", "--server-side", "-k", &overlay.to_string_lossy()])?;
+        self.apply_definitions()?;
+        self.apply(&overlay)?;
         self.wait_ready()?;
         self.wait_gate()
+    }
+
+    fn apply(&self, kustomization: &Path) -> anyhow::Result<()> {
+        self.system().run(&["apply", "--server-side", "-k", &kustomization.to_string_lossy()]).map(drop)
+    }
+
+    /// The definitions of what people write, which an uninstall leaves.
+    pub fn apply_definitions(&self) -> anyhow::Result<()> {
+        ["manifests/crds", "manifests/kusionstack/crds"]
+            .into_iter()
+            .try_for_each(|path| self.apply(&workspace().join(path)))
     }
 
     /// Waits until new pods get the readiness gate: an API server takes a while to obey a policy, and nothing tells when it does.
@@ -145,7 +157,8 @@ impl Stack {
     /// The same as [`Self::install`] for API servers that have none: `manifests/refusing`.
     pub fn install_refusing(&self) -> anyhow::Result<()> {
         let overlay = self.write_overlay_with(&["refusing"])?;
-        self.system().run(&["apply", "--server-side", "-k", &overlay.to_string_lossy()])?;
+        self.apply_definitions()?;
+        self.apply(&overlay)?;
         self.wait_ready()
     }
 
@@ -174,6 +187,20 @@ impl Stack {
         };
         let deleted: Vec<&str> = all.split("\n---\n").filter(|object| !stays(object)).collect();
         self.system().feed_text(&["delete", "--wait=false"], &deleted.join("\n---\n")).map(drop)
+    }
+
+    /// Replaces the controller's Deployment by force, and waits for its pods to go before: what a GitOps tool does that replaces.
+    pub fn replace_controller_in_foreground(&self) -> anyhow::Result<()> {
+        let overlay = self.write_overlay()?;
+        let all = self.system().run(&["kustomize", &overlay.to_string_lossy()])?;
+        let is_it = |object: &&str| {
+            let has = |line: &str| object.lines().any(|each| each == line);
+            has("kind: Deployment") && has("  name: hitless-controller")
+        };
+        let deployment =
+            all.split("\n---\n").find(is_it).context("the manifests have no Deployment of the controller")?;
+        self.system().feed_text(&["replace", "--force", "--cascade=foreground", "--timeout=120s"], deployment)?;
+        self.wait_ready()
     }
 
     /// Waits until the controller and all agents are ready.
@@ -296,10 +323,20 @@ impl Stack {
         let components: Vec<String> = components.iter().map(|name| format!("../../../manifests/{name}")).collect();
         let components = components.join(", ");
         let text = format!(
-            "resources: [../../../manifests]\ncomponents: [{components}]\nimages:\n- {{name: hitless/agent, newTag: \"{agent}\"}}\n- {{name: hitless/controller, newTag: \"{controller}\"}}\n"
+            "resources: [../../../manifests]\ncomponents: [{components}]\nimages:\n- {{name: hitless/agent, newTag: \"{agent}\"}}\n- {{name: hitless/controller, newTag: \"{controller}\"}}\n{}",
+            self.approvers()
         );
         fs::write(directory.join("kustomization.yaml"), text)?;
         Ok(directory)
+    }
+
+    /// A patch that names the approvers of the tests: they listen at the control plane's address.
+    fn approvers(&self) -> String {
+        let address = self.cluster.control_plane();
+        let bits = if address.is_ipv4() { 32 } else { 128 };
+        format!(
+            "patches:\n- target: {{kind: Deployment, name: hitless-controller}}\n  patch: |-\n    - {{op: add, path: /spec/template/spec/containers/0/env/-, value: {{name: HITLESS_APPROVERS, value: \"{address}/{bits}\"}}}}\n"
+        )
     }
 
     /// Pushes a stage of the Dockerfile around an already built binary; the tag is the binary's digest.

@@ -12,6 +12,9 @@ use crate::build::Programs;
 use crate::client::Client;
 use crate::{App, Kubectl, Stack};
 
+/// Clients give an answer up so long after the server was to have it, in milliseconds.
+const TIMEOUT_MS: u32 = 5_000;
+
 /// How much load.
 #[derive(Clone, Copy, Debug)]
 pub struct Rate {
@@ -123,4 +126,5 @@ fn arguments(command: &mut Command, target: SocketAddr, rate: Rate) {
     command.args(["--until-stdin-closes", "--progress-every-ms", "200", "--target", &target.to_string()]);
     command.args(["--fresh", &rate.fresh.to_string(), "--keepalive", &rate.keepalive.to_string()]);
     command.args(["--connections", &rate.connections.to_string(), "--delay-ms", &rate.delay_ms.to_string()]);
+    command.args(["--timeout-ms", &(TIMEOUT_MS + rate.delay_ms).to_string()]);
 }

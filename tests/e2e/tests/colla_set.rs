@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context as _, ensure};
-use hitless_e2e::app::{App, Identity, PATIENCE, Shape, Workload, all_ready, image_of, is_ready};
+use hitless_e2e::app::{App, Identity, PATIENCE, Shape, all_ready, image_of, is_ready};
 use hitless_e2e::traffic::Rate;
 use hitless_e2e::{Stack, Traffic, Watch};
 use hitless_workloads::image::unpinned;
 use serde_json::{Value, json};
 
 fn colla_set(replicas: u32) -> Shape {
-    Shape { workload: Workload::CollaSet, replicas, update: None, mode: None, gate: false, ..Shape::default() }
+    Shape::colla_set(replicas)
 }
 
 /// A CollaSet under load.

@@ -1,8 +1,8 @@
 //! A companion pod: a workload with a single pod loses nothing for a version that does not run, nor for one that starts slowly.
 
 use anyhow::ensure;
-use hitless_e2e::Scene;
 use hitless_e2e::app::{COMPANIONS, Shape};
+use hitless_e2e::{App, Scene, Stack};
 use serde_json::json;
 
 /// Of one pod, in namespace `t-companion-<name>`.
@@ -38,21 +38,15 @@ fn a_companion_serves_while_the_only_pod_starts_slowly_and_a_killed_leader_chang
     scene.finish(&slow)
 }
 
+/// A companion shows how quickly a version starts, and not how long its predecessor takes to stop: it closes its listener at once, and
+/// stays as long as a request is in flight.
 #[test]
-fn a_version_that_starts_at_once_is_tried_and_the_pod_is_held() -> anyhow::Result<()> {
-    let scene = start("short", Shape::default())?;
+fn a_companion_serves_although_the_version_starts_at_once() -> anyhow::Result<()> {
+    let scene = start("short", Shape { mode: None, ..Shape::default() })?;
     let good = scene.push("good", &[], None)?;
     scene.app.set_version(&good)?;
     scene.app.wait_version(&good, 1)?;
-    scene.app.wait_unheld()?;
-    scene.departures.ensure_none_taken_out()?;
-    let tried = scene.app.kubectl.run(&[
-        "get",
-        "deployment/web",
-        "-o",
-        r"jsonpath={.metadata.annotations.hitless\.dev/tried}",
-    ])?;
-    ensure!(tried.contains(r#""outcome":"Good""#), "{tried}");
+    ensure!(scene.departures.left().len() == 1, "the pod was to leave: {:?}", scene.departures.left());
     scene.finish(&good)
 }
 
@@ -66,6 +60,26 @@ fn where_a_disruption_budget_lets_no_pod_go_a_companion_serves_until_all_have_th
     let made = scene.app.kubectl.run(&["get", "events", "--field-selector", "reason=Scheduled", "-o", "name"])?;
     ensure!(made.contains("companion"), "{made}");
     scene.finish(&good)
+}
+
+/// Without a companion a new pod that serves first costs a single pod's clients less than a Hold of nobody knows how long.
+#[test]
+fn where_no_companion_may_serve_a_single_pod_goes_natively_and_in_place_only_waits_for_a_wish() -> anyhow::Result<()> {
+    let stack = Stack::attach()?;
+    let patch = json!({"metadata": {"annotations": {"hitless.dev/companion": "Never"}}});
+    let shape = Shape { replicas: 1, mode: None, update: Some("in-place-only"), patch, ..Shape::default() };
+    let app = App::start(&stack.cluster, "t-companion-never", &shape)?;
+    let before = app.identities();
+    app.set_version("v2")?;
+    let waited = stack.hitless_output(&app, &["wait", "deployment/web", "--timeout", "60s"])?;
+    let words = String::from_utf8_lossy(&[waited.stdout, waited.stderr].concat()).into_owned();
+    ensure!(waited.status.code() == Some(3) && words.contains("LossExpected"), "{words}");
+    ensure!(app.identities() == before, "the pod was replaced");
+    app.kubectl.run(&["annotate", "deployment/web", "hitless.dev/update=in-place", "--overwrite"])?;
+    app.wait_replaced(&before)?;
+    app.wait_unheld()?;
+    app.rollout_status()?;
+    app.wait_version("v2", 1)
 }
 
 #[test]

@@ -46,7 +46,10 @@ impl Desk {
         }
         fs::create_dir_all(directory.join("rules"))?;
         // With the images that this cluster has.
-        symlink(stack.write_overlay()?, directory.join("manifests"))?;
+        let overlay = stack.write_overlay()?;
+        fs::create_dir_all(overlay.join("crds"))?;
+        fs::write(overlay.join("crds/kustomization.yaml"), "resources: [../../../../manifests/crds]\n")?;
+        symlink(overlay, directory.join("manifests"))?;
         let rule = json!({"apiVersion": "apps.kusionstack.io/v1alpha1", "kind": "PodTransitionRule",
             "metadata": {"name": "web", "namespace": NAMESPACE}, "spec": {"selector": {"matchLabels": {"app": "web"}},
             "rules": [{"name": "half", "availablePolicy": {"maxUnavailableValue": "50%"}}]}});

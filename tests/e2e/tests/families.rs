@@ -41,8 +41,11 @@ fn ensure_each_family(stack: &Stack, found: &[IpAddr]) -> anyhow::Result<()> {
 fn a_single_replica_is_held_and_no_connection_of_any_family_fails() -> anyhow::Result<()> {
     const FRESH: Rate = Rate { fresh: 100, keepalive: 0, connections: 0, delay_ms: 0 };
     let stack = Stack::attach()?;
-    let app =
-        App::start(&stack.cluster, "t-families-hold", &single(None, &json!({"holdCapMilliseconds": LONGEST_HOLD})))?;
+    let app = App::start(
+        &stack.cluster,
+        "t-families-hold",
+        &single(None, &json!({"holdCapMilliseconds": LONGEST_HOLD})).holding(),
+    )?;
     let before = app.identities();
     let services = families::open(&app)?;
     ensure_each_family(&stack, &services.iter().map(SocketAddr::ip).collect::<Vec<_>>())?;

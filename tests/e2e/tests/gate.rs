@@ -1,9 +1,10 @@
 //! The gate on a real cluster: rules that overlap, approvers, windows, budgets of the whole cluster, disruption budgets, checks
 //! before a pod returns; and what `kubectl hitless why` says of each.
 
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use hitless_e2e::app::{OWN, PATIENCE, Shape, all_ready, condition, image_of, is_ready};
 use hitless_e2e::approver::{Approver, Manner};
 use hitless_e2e::stack::echo_image;
@@ -85,7 +86,8 @@ fn an_approver_that_is_dead_refuses_and_takes_its_time() -> anyhow::Result<()> {
     app.apply_rule(&rule("budget", &json!([{"name": "one", "availablePolicy": {"maxUnavailableValue": 1}}])))?;
     app.set_version("v2")?;
     app.wait_held()?;
-    wait_why(&stack, &app, &["change/board", "can't be asked"])?;
+    // It is named by the administrator and no Service of this namespace, so nobody but the log says what became of the request.
+    wait_why(&stack, &app, &["change/board", "can't be asked", "no usable answer"])?;
     nothing_moves(&app)?;
     approver.set(Manner::Refuses("frozen until the audit is over".to_owned()));
     wait_why(&stack, &app, &["change/board", "frozen until the audit is over"])?;
@@ -106,6 +108,71 @@ fn an_approver_that_is_dead_refuses_and_takes_its_time() -> anyhow::Result<()> {
     let pods: Vec<String> = app.pods.objects().keys().cloned().collect();
     ensure!(passed == pods, "approved were {passed:?}, but the pods are {pods:?}");
     app.rollout_status().map(drop)
+}
+
+#[test]
+fn only_services_of_the_rules_namespace_are_asked_where_nobody_names_others() -> anyhow::Result<()> {
+    let stack = Stack::attach()?;
+    let app = start(&stack, "t-gate-reach", 2)?;
+    let nodes = stack.system().list(&["nodes"])?;
+    let own = stack.cluster.control_plane().to_string();
+    let addresses = nodes.iter().flat_map(|node| node["status"]["addresses"].as_array().into_iter().flatten());
+    let mut addresses =
+        addresses.filter(|each| each["type"] == "InternalIP").filter_map(|each| each["address"].as_str());
+    let node: IpAddr = addresses.find(|each| *each != own).context("no node but the control plane")?.parse()?;
+    let ask = |url: &str| {
+        let webhook = json!({"clientConfig": {"url": url}});
+        app.apply_rule(&rule("change", &json!([{"name": "board", "webhook": webhook}])))
+    };
+    let kubelet = SocketAddr::new(node, 10250);
+    ask(&format!("https://{kubelet}/pods"))?;
+    app.set_version("v2")?;
+    app.wait_held()?;
+    wait_why(&stack, &app, &["change/board", &kubelet.to_string(), "add", "HITLESS_APPROVERS"])?;
+    // Whether there is such a Service is not said either.
+    for service in ["kube-dns.kube-system.svc", "absent.t-gate-other.svc"] {
+        ask(&format!("http://{service}/"))?;
+        wait_why(&stack, &app, &["change/board", &format!("to add {service} to that setting"), "hitless-controller"])?;
+    }
+    ask("http://web.t-gate-reach.svc/")?;
+    wait_why(&stack, &app, &["change/board", "the answer is"])?;
+    nothing_moves(&app)
+}
+
+#[test]
+fn selectors_that_nobody_understands_are_refused() -> anyhow::Result<()> {
+    let stack = Stack::attach()?;
+    let kubectl = stack.system().in_namespace("default");
+    let objects = |selector: &Value| {
+        let object = |api: &str, kind: &str, spec: Value| json!({"apiVersion": api, "kind": kind, "metadata": {"name": "bad"}, "spec": spec});
+        let within = json!([{"name": "a", "filter": {"labelSelector": selector}, "labelCheck": {"requires": {"matchLabels": {"a": "b"}}}}]);
+        let required = json!([{"name": "a", "labelCheck": {"requires": selector}}]);
+        [
+            object("hitless.dev/v1alpha1", "TransitionBudget", json!({"selector": selector, "paused": true})),
+            object("hitless.dev/v1alpha1", "DrainPolicy", json!({"selector": selector, "mode": "Leave"})),
+            object("apps.kusionstack.io/v1alpha1", "PodTransitionRule", json!({"selector": selector, "rules": []})),
+            object("apps.kusionstack.io/v1alpha1", "PodTransitionRule", json!({"selector": {}, "rules": within})),
+            object("apps.kusionstack.io/v1alpha1", "PodTransitionRule", json!({"selector": {}, "rules": required})),
+            object("apps.kusionstack.io/v1alpha1", "PodDecoration", json!({"selector": selector, "template": {}})),
+        ]
+    };
+    let create = |object: &Value| kubectl.feed(&["create", "--dry-run=server"], object);
+    for (requirement, words) in [
+        (json!({"key": "app", "operator": "in", "values": ["web"]}), "Unsupported value: \"in\""),
+        (json!({"key": "app", "operator": "NotIn"}), "need values"),
+        (json!({"key": "app", "operator": "In", "values": []}), "need values"),
+        (json!({"key": "app", "operator": "Exists", "values": ["web"]}), "take no values"),
+    ] {
+        for object in objects(&json!({"matchExpressions": [requirement]})) {
+            let said = create(&object).err().with_context(|| format!("it is taken: {object}"))?;
+            ensure!(format!("{said:#}").contains(words), "{object}: {said:#}");
+        }
+    }
+    let right = json!({"matchExpressions": [{"key": "app", "operator": "In", "values": ["web"]}, {"key": "b", "operator": "DoesNotExist"}]});
+    for object in objects(&right) {
+        create(&object)?;
+    }
+    Ok(())
 }
 
 #[test]

@@ -19,7 +19,7 @@ fn held() -> Shape {
 
 /// One replica of a server that exits at once on SIGTERM.
 fn single(stack: &Stack, namespace: &str) -> anyhow::Result<App> {
-    App::start(&stack.cluster, namespace, &Shape { replicas: 1, ..held() })
+    App::start(&stack.cluster, namespace, &Shape { replicas: 1, ..Shape::default() }.holding().parking())
 }
 
 /// What `kubectl hitless plan` says beforehand of a change to that version.
@@ -58,7 +58,7 @@ fn a_single_replica_changes_its_image_and_no_connection_fails() -> anyhow::Resul
     let before = app.identities();
     let traffic = Traffic::start_from_each_node(&stack, &app, FRESH)?;
     traffic.iter().try_for_each(|traffic| traffic.wait_for_requests(200, PATIENCE))?;
-    ensure_planned(&stack, &app, "v2", "Hold — OnlyPod: ")?;
+    ensure_planned(&stack, &app, "v2", "Hold — Wished: ")?;
     let mut seen = services.follow();
     app.set_version("v2")?;
     seen.wait("the Service to be opened", PATIENCE, |services| {
@@ -89,12 +89,14 @@ fn in_service_since(app: &App) -> anyhow::Result<BTreeMap<String, String>> {
 /// A pod is held beside others only if its workload was never away for longer than half of that.
 const LONGEST_SHORT_GAP: u32 = LONGEST_HOLD / 2;
 
-/// Waits until the longest gap that is known of the Deployment is one of these.
+/// Waits until the longest time, to LISTEN or to ready, that is known of the Deployment is one of these.
 fn wait_gap(app: &App, what: &str, is_one: impl Fn(u64) -> bool) -> anyhow::Result<u64> {
     app.workloads.wait(what, PATIENCE, |deployments| {
-        let known = deployments.get("web")?["metadata"]["annotations"]["hitless.dev/gap"].as_str()?;
-        let known: BTreeMap<String, u64> = serde_json::from_str(known).ok()?;
-        known.into_values().max().filter(|gap| is_one(*gap))
+        let annotations = &deployments.get("web")?["metadata"]["annotations"];
+        let known =
+            ["hitless.dev/gap", "hitless.dev/gap-to-ready"].iter().filter_map(|name| annotations[name].as_str());
+        let known = known.map(serde_json::from_str::<BTreeMap<String, u64>>).collect::<Result<Vec<_>, _>>().ok()?;
+        known.into_iter().flat_map(BTreeMap::into_values).max().filter(|gap| is_one(*gap))
     })
 }
 
@@ -112,6 +114,8 @@ fn three_replicas_leave_once_and_are_held_when_the_gap_is_known_and_no_request_f
     let before = in_service_since(&app)?;
     ensure!(before.len() == 3, "{before:?}");
     let plan = plan(&stack, &app, "v3")?;
+    // The first pod leaves each time: nobody knows yet how long a new version takes to start.
+    ensure!(plan.contains("Leave — UnknownGap: "), "the plan does not say so:\n{plan}");
     let is_held = plan.contains("Hold — ShortGap: ");
     ensure!(is_held || plan.contains("Leave — LongGap: "), "the plan says neither:\n{plan}");
     app.set_version("v3")?;
@@ -124,12 +128,12 @@ fn three_replicas_leave_once_and_are_held_when_the_gap_is_known_and_no_request_f
     let after = in_service_since(&app)?;
     ensure!(after.keys().eq(before.keys()), "other pods: {before:?}, {after:?}");
     let stayed = before.iter().filter(|(pod, since)| after.get(*pod) == Some(since)).count();
-    ensure!((stayed > 0) == is_held, "{stayed} pods stayed in service, and the plan said:\n{plan}");
-    if stayed < before.len() {
-        // How long a restart takes is the machine's affair; on a slow one the gap that a pod shows makes the next one leave.
+    ensure!(stayed == 0 || is_held, "{stayed} pods stayed in service, and the plan said:\n{plan}");
+    if stayed + 1 < before.len() {
+        // How long a restart takes is the machine's affair; on a slow one the time that a pod shows makes the next ones leave.
         let gap = wait_gap(&app, "a gap that is too long for a Hold", |gap| gap > LONGEST_SHORT_GAP.into())
             .with_context(|| format!("pods that might have been held left: {before:?}, {after:?}"))?;
-        println!("{} pods left, for their workload was away for {gap} ms", before.len() - stayed);
+        println!("{} pods left instead of one, for their workload was away for {gap} ms", before.len() - stayed);
     }
     Ok(())
 }

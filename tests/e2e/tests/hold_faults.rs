@@ -12,7 +12,6 @@ use hitless_e2e::until::until_answered;
 use hitless_e2e::{App, Stack, Traffic, Watch};
 use hitless_load::Report;
 use jiff::{SignedDuration, Timestamp};
-use serde_json::json;
 
 static TURN: Mutex<()> = Mutex::new(());
 
@@ -26,10 +25,9 @@ const CLOSED_WITHIN: Duration = Duration::from_mins(1);
 /// Requests a second from each of the two nodes.
 const RATE: Rate = Rate { fresh: 50, keepalive: 0, connections: 0, delay_ms: 0 };
 
-/// Pods that are held. On a machine that is busy a companion would serve while such a pod is replaced, for it starts slowly there.
+/// Pods that are held.
 fn held() -> Shape {
-    let patch = json!({"metadata": {"annotations": {"hitless.dev/companion": "Never"}}});
-    Shape { mode: None, patch, ..Shape::default() }
+    Shape::default().holding()
 }
 
 /// A single replica under load from both nodes.

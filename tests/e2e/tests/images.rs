@@ -94,7 +94,9 @@ fn a_registry_that_wants_a_login_takes_nobody_out_and_is_given_the_pods_own() ->
     Ok(())
 }
 
-const POLICY: &str = "images-test-admission";
+fn policy(scene: &Scene) -> String {
+    format!("images-test-{}", scene.app.kubectl.namespace())
+}
 
 /// An admission policy of somebody else for new pods of that namespace with that image; there until it is removed.
 fn with_policy(scene: &Scene, kind: &str, image: &str, spec: &Value) -> anyhow::Result<()> {
@@ -102,15 +104,15 @@ fn with_policy(scene: &Scene, kind: &str, image: &str, spec: &Value) -> anyhow::
     let api = format!("admissionregistration.k8s.io/{}", version.unwrap_or("v1"));
     let namespace = scene.app.kubectl.namespace();
     let rules = json!([{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]);
-    let mut policy = json!({"apiVersion": api, "kind": kind, "metadata": {"name": POLICY}, "spec": spec});
-    policy["spec"]["matchConstraints"] = json!({"resourceRules": rules,
+    let mut made = json!({"apiVersion": api, "kind": kind, "metadata": {"name": policy(scene)}, "spec": spec});
+    made["spec"]["matchConstraints"] = json!({"resourceRules": rules,
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}});
-    policy["spec"]["matchConditions"] =
+    made["spec"]["matchConditions"] =
         json!([{"name": "image", "expression": format!("object.spec.containers[0].image == {image:?}")}]);
-    let binding = json!({"apiVersion": api, "kind": format!("{kind}Binding"), "metadata": {"name": POLICY},
-        "spec": if kind.starts_with("Validating") { json!({"policyName": POLICY, "validationActions": ["Deny"]}) }
-            else { json!({"policyName": POLICY}) }});
-    scene.app.kubectl.feed(&["create"], &policy)?;
+    let binding = json!({"apiVersion": api, "kind": format!("{kind}Binding"), "metadata": {"name": policy(scene)},
+        "spec": if kind.starts_with("Validating") { json!({"policyName": policy(scene), "validationActions": ["Deny"]}) }
+            else { json!({"policyName": policy(scene)}) }});
+    scene.app.kubectl.feed(&["create"], &made)?;
     scene.app.kubectl.feed(&["create"], &binding)?;
     Ok(())
 }
@@ -127,14 +129,14 @@ fn wait_in_force(scene: &Scene, image: &str, words: &str) -> anyhow::Result<()> 
 
 fn without_policy(scene: &Scene, kind: &str) -> anyhow::Result<()> {
     for kind in [format!("{kind}binding"), kind.to_owned()] {
-        scene.app.kubectl.run(&["delete", &kind, POLICY])?;
+        scene.app.kubectl.run(&["delete", &kind, &policy(scene)])?;
     }
     Ok(())
 }
 
-/// Checks of signatures and mirrors often look at pods only when they are made.
+/// Checks of signatures often look at pods only when they are made, so a new pod of the Deployment's own has to show what they say.
 #[test]
-fn an_image_that_admission_refuses_or_rewrites_in_new_pods_takes_nobody_out() -> anyhow::Result<()> {
+fn an_image_that_admission_refuses_in_new_pods_takes_nobody_out() -> anyhow::Result<()> {
     let _nodes = with_others();
     let scene = start("admission", replicas(2))?;
     let version = push_new(&scene)?;
@@ -143,18 +145,31 @@ fn an_image_that_admission_refuses_or_rewrites_in_new_pods_takes_nobody_out() ->
     with_policy(&scene, "ValidatingAdmissionPolicy", &image, &refuses)?;
     wait_in_force(&scene, &image, "the image is not signed")?;
     scene.app.set_version(&version)?;
-    scene.ensure_blocked("the image is not signed")?;
-    let patch = r#"[JSONPatch{op: "replace", path: "/spec/containers/0/image",
-        value: object.spec.containers[0].image.replace("hitless.test", "mirror.test")}]"#;
+    println!("{}", scene.app.wait_event_saying("NativeRollout", "the image is not signed")?);
+    // The ReplicaSet controller's.
+    println!("{}", scene.app.wait_event_saying("FailedCreate", "the image is not signed")?);
+    scene.ensure_untouched()?;
+    without_policy(&scene, "validatingadmissionpolicy")
+}
+
+/// As mirrors do it.
+#[test]
+fn an_image_that_admission_makes_another_one_is_rolled_out_under_that_name() -> anyhow::Result<()> {
+    let _nodes = with_others();
+    let scene = start("rewritten", replicas(2))?;
+    let (asked, given) = (push_new(&scene)?, scene.push("given", &[], None)?);
+    let image = scene.app.image(&asked);
+    let patch = format!(
+        r#"[JSONPatch{{op: "replace", path: "/spec/containers/0/image", value: object.spec.containers[0].image.replace("{asked}", "{given}")}}]"#
+    );
     let rewrites = json!({"reinvocationPolicy": "Never", "failurePolicy": "Fail",
         "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": patch}}]});
-    // What makes it another image comes first, so what is refused is the other's.
     with_policy(&scene, "MutatingAdmissionPolicy", &image, &rewrites)?;
-    wait_in_force(&scene, &image, "mirror.test/")?;
-    without_policy(&scene, "validatingadmissionpolicy")?;
-    scene.ensure_blocked("admission makes it mirror.test/")?;
+    wait_in_force(&scene, &image, &given)?;
+    scene.app.set_version(&asked)?;
+    scene.app.wait_version(&given, 2)?;
     without_policy(&scene, "mutatingadmissionpolicy")?;
-    scene.finish(&version)
+    scene.finish(&given)
 }
 
 #[test]
@@ -192,20 +207,38 @@ fn a_slow_pull_takes_nobody_out_and_holds_nobody_until_the_image_is_there() -> a
     scene.finish(&version)
 }
 
+/// The operation itself needs no room: the kubelet pulls while clients are held.
 #[test]
-fn a_quota_without_room_for_another_pod_takes_nobody_out_and_more_room_heals_it() -> anyhow::Result<()> {
+fn a_quota_without_room_for_another_pod_keeps_nobody_from_the_next_version() -> anyhow::Result<()> {
     let _nodes = with_others();
-    let scene = start("quota", replicas(1))?;
-    let quota = |pods: u32| json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "pods"}, "spec": {"hard": {"pods": pods.to_string()}}});
+    let scene = start("quota", replicas(2))?;
+    let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "pods"}, "spec": {"hard": {"pods": "2"}}});
     let quotas = Watch::start(&scene.app.kubectl, &["resourcequotas"])?;
-    scene.app.kubectl.feed(&["apply"], &quota(1))?;
+    scene.app.kubectl.feed(&["apply"], &quota)?;
     quotas.wait("the quota to be counted", PATIENCE, |quotas| {
-        (quotas.get("pods")?["status"]["used"]["pods"] == "1").then_some(())
+        (quotas.get("pods")?["status"]["used"]["pods"] == "2").then_some(())
     })?;
     let version = push_new(&scene)?;
     scene.app.set_version(&version)?;
-    scene.ensure_blocked("exceeded quota")?;
-    scene.app.kubectl.feed(&["apply"], &quota(5))?;
+    println!("{}", scene.app.wait_event_saying("ImageNotFetched", "exceeded quota")?);
+    scene.finish(&version)
+}
+
+/// Of a namespace with a least size for containers, and of a node that takes no new pods.
+#[test]
+fn a_limit_range_and_a_cordoned_node_keep_no_image_away() -> anyhow::Result<()> {
+    let _nodes = alone();
+    let scene = start("least", replicas(2))?;
+    let least = json!({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "least"},
+        "spec": {"limits": [{"type": "Container", "min": {"cpu": "10m", "memory": "16Mi"}}]}});
+    scene.app.kubectl.feed(&["apply"], &least)?;
+    let node = scene.app.kubectl.run(&["get", "pods", "-l", "app=web", "-o", "jsonpath={.items[0].spec.nodeName}"])?;
+    scene.app.kubectl.run(&["cordon", node.trim()])?;
+    let version = push_new(&scene)?;
+    scene.app.set_version(&version)?;
+    let done = scene.app.wait_version(&version, 2);
+    scene.app.kubectl.run(&["uncordon", node.trim()])?;
+    done?;
     scene.finish(&version)
 }
 

@@ -2,15 +2,14 @@
 
 use anyhow::ensure;
 use hitless_e2e::Stack;
-use hitless_e2e::app::{App, Shape, Workload};
+use hitless_e2e::app::{App, Shape};
 use jiff::Timestamp;
 use serde_json::json;
 
 #[test]
 fn beside_kusionstacks_own_manager_its_kinds_are_left_alone_and_taken_over_when_it_is_gone() -> anyhow::Result<()> {
     let stack = Stack::attach()?;
-    let shape =
-        Shape { workload: Workload::CollaSet, replicas: 2, update: None, mode: None, gate: false, ..Shape::default() };
+    let shape = Shape::colla_set(2);
     let app = App::start(&stack.cluster, "t-opj-kuperator", &shape)?;
     let before = app.identities();
     let revisions = app.kubectl.list(&["controllerrevisions"])?.len();

@@ -38,7 +38,7 @@ fn with_gate() -> Value {
 
 /// The kubelets of these versions look for containers that have ended once a second only, so clients wait longer.
 fn holds(stack: &Stack) -> anyhow::Result<()> {
-    let shape = Shape { replicas: 1, gate: false, mode: None, patch: with_gate(), ..Shape::default() }.parking();
+    let shape = Shape { replicas: 1, gate: false, patch: with_gate(), ..Shape::default() }.holding().parking();
     let app = App::start(&stack.cluster, "t-refusing-single", &shape)?;
     let before = app.identities();
     let rate = Rate { fresh: 100, keepalive: 0, connections: 0, delay_ms: 0 };

@@ -4,6 +4,7 @@ use anyhow::ensure;
 use hitless_e2e::app::{self, PATIENCE, Shape, Workload, image_of};
 use hitless_e2e::stack::echo_image;
 use hitless_e2e::traffic::Rate;
+use hitless_e2e::until::until_answered;
 use hitless_e2e::{App, Stack, Traffic};
 use serde_json::{Value, json};
 
@@ -91,6 +92,26 @@ fn a_partition_is_honoured_and_what_it_kept_old_goes_in_place_when_it_goes_down(
     app.kubectl.run(&["patch", "statefulset", "web", "--type=merge", "-p", &partition(0).to_string()])?;
     assert_finished(&app, "v2", 3, 0)?;
     ensure!(app.identities() == before, "pods were replaced: {before:?} became {:?}", app.identities());
+    Ok(())
+}
+
+#[test]
+fn after_a_rollout_the_strategy_belongs_to_nobody_but_its_owner() -> anyhow::Result<()> {
+    let app = App::start(&Stack::attach()?.cluster, "t-sts-owner", &stateful())?;
+    let applied = |version: &str, partition: usize| {
+        let mut web = app::manifest(&stateful());
+        web["spec"]["template"]["spec"]["containers"][0]["image"] = json!(echo_image(version));
+        web["spec"]["updateStrategy"] = json!({"type": "RollingUpdate", "rollingUpdate": {"partition": partition}});
+        web
+    };
+    let apply = ["apply", "--server-side", "--field-manager=gitops"];
+    app.kubectl.feed(&[&apply[..], &["--force-conflicts"]].concat(), &applied("v1", 0))?;
+    app.kubectl.feed(&apply, &applied("v2", 0))?;
+    assert_finished(&app, "v2", 3, 0)?;
+    // Without a conflict with us, who have put the strategy back. The field is given up a moment after that.
+    until_answered(|| app.kubectl.feed(&apply, &applied("v2", 1)).map(drop))?;
+    let web = app.kubectl.get(&["statefulset", "web"])?;
+    ensure!(web["spec"]["updateStrategy"]["rollingUpdate"]["partition"] == 1, "it became: {web}");
     Ok(())
 }
 

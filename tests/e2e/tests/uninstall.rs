@@ -1,10 +1,12 @@
 //! `kubectl delete -k manifests` in mid-rollout leaves nothing stuck, and nobody without a pod that serves.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::ensure;
-use hitless_e2e::app::{self, COMPANIONS, PATIENCE, Shape, condition};
+use hitless_e2e::app::{self, COMPANIONS, Identity, PATIENCE, Shape, condition};
+use hitless_e2e::volumes::{self, Volumes};
 use hitless_e2e::watch::States;
 use hitless_e2e::{App, Stack, Watch};
 use serde_json::{Value, json};
@@ -13,12 +15,106 @@ use serde_json::{Value, json};
 /// about Deployments any more that was deleted and made anew, so no companion pod is let in after that (manifests/README.md).
 #[test]
 fn after_an_uninstall_nothing_is_held_out_of_service_or_stuck_also_where_the_namespace_stays() -> anyhow::Result<()> {
+    without_a_controller()?;
+    replaced_in_the_foreground()?;
     with_its_namespace()?;
     without_its_namespace()
 }
 
+/// A CollaSet with one pod and one claim, which is to outlive it.
+fn with_a_claim(stack: &Stack, name: &str) -> anyhow::Result<(App, Volumes)> {
+    let policy = json!({"persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"}});
+    let spec = json!({"volumeClaimTemplates": volumes::templates(name, "1Gi"), "scaleStrategy": policy});
+    let shape = Shape { patch: json!({"spec": spec}), ..Shape::colla_set(1) };
+    let app = App::create(&stack.cluster, name, &shape)?;
+    let volumes = Volumes::make(&app.kubectl, name, &["1Gi"])?;
+    app.wait_ready(1)?;
+    Ok((app, volumes))
+}
+
+/// The guard is installed, and nobody is there who takes the finalizer of a CollaSet off: its namespace can be deleted all the same.
+fn without_a_controller() -> anyhow::Result<()> {
+    let stack = Stack::attach()?;
+    let (mut app, _volumes) = with_a_claim(&stack, "t-uninstall-nobody")?;
+    stack.scale_controller(0)?;
+    let outcome = (|| {
+        let namespace = app.kubectl.namespace().to_owned();
+        app.kubectl.run(&["delete", "namespace", &namespace, "--wait=false"])?;
+        let sets = Watch::start(&app.kubectl, &["collasets"])?;
+        sets.wait("a CollaSet that is being deleted", PATIENCE, |sets| {
+            sets.get("web")?["metadata"]["deletionTimestamp"].is_string().then_some(())
+        })?;
+        let doctor = stack.hitless_output(&app, &["doctor"])?;
+        let words = String::from_utf8_lossy(&doctor.stdout).into_owned();
+        ensure!(
+            words.contains("t-uninstall-nobody/web") && words.contains("kubectl hitless cleanup -A --yes"),
+            "{words}"
+        );
+        stack.hitless(&app, &["cleanup", "--yes"])?;
+        app.kubectl.run(&["wait", &format!("namespace/{namespace}"), "--for=delete", "--timeout=120s"])?;
+        app.keep();
+        Ok(())
+    })();
+    stack.scale_controller(2)?;
+    outcome
+}
+
+/// After an uninstall: everything is as it was, and can be deleted.
+fn ensure_kept(app: &App, before: &[Identity]) -> anyhow::Result<()> {
+    const DEFINITION: &str = "collasets.apps.kusionstack.io";
+    let kubectl = &app.kubectl;
+    let is_kept = || -> anyhow::Result<()> {
+        let claims = kubectl.list(&["persistentvolumeclaims"])?;
+        let is_there =
+            |claim: &Value| claim["status"]["phase"] == "Bound" && claim["metadata"]["deletionTimestamp"].is_null();
+        ensure!(claims.len() == 1 && claims.iter().all(is_there), "{claims:?}");
+        Ok(())
+    };
+    is_kept()?;
+    let set = kubectl.get(&["collaset", "web"])?;
+    ensure!(set["metadata"]["finalizers"].is_null() && set["metadata"]["deletionTimestamp"].is_null(), "{set}");
+    ensure!(app.identities() == before, "the pods are {:?}", app.identities());
+    let refused = kubectl.refused(&["delete", "crd", DEFINITION])?;
+    ensure!(
+        refused.contains("kubectl get collasets.apps.kusionstack.io -A")
+            && refused.contains("hitless.dev/delete=confirmed"),
+        "{refused}"
+    );
+    kubectl.run(&["annotate", "crd", DEFINITION, "hitless.dev/delete=confirmed"])?;
+    kubectl.run(&["delete", "crd", DEFINITION, "--wait=true", "--timeout=60s"])?;
+    app.pods.wait("the pods to go with the definition", PATIENCE, |pods| pods.is_empty().then_some(()))?;
+    is_kept()
+}
+
+/// A Deployment of the controller that goes and comes back is no uninstall: what is held stays held.
+fn replaced_in_the_foreground() -> anyhow::Result<()> {
+    let stack = Stack::attach()?;
+    let app = App::start(&stack.cluster, "t-uninstall-replace", &Shape::default())?;
+    let budget = json!({"apiVersion": "hitless.dev/v1alpha1", "kind": "TransitionBudget", "metadata": {"name": "freeze"},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}, "paused": true}});
+    app.kubectl.feed(&["apply"], &budget)?;
+    app.set_version("v2")?;
+    app.wait_held()?;
+    let before = app.identities();
+    // All that there is meanwhile counts, not only how it ends.
+    let let_go = Arc::new(AtomicBool::new(false));
+    let noted = Arc::clone(&let_go);
+    let workloads = Watch::start_seeing(&app.kubectl, &["deployments"], move |event| {
+        noted.fetch_or(event["object"]["spec"]["paused"] != true, Ordering::Relaxed);
+    })?;
+    workloads.wait("the Deployment", PATIENCE, |seen| (!seen.is_empty()).then_some(()))?;
+    stack.replace_controller_in_foreground()?;
+    ensure!(!let_go.load(Ordering::Relaxed), "the hold was lifted");
+    ensure!(app.identities() == before, "pods were replaced");
+    app.kubectl.run(&["delete", "transitionbudget/freeze"])?;
+    app.rollout_status()?;
+    app.wait_version("v2", 3)
+}
+
 fn with_its_namespace() -> anyhow::Result<()> {
     let stack = Stack::attach()?;
+    let (set, _volumes) = with_a_claim(&stack, "t-uninstall-set")?;
+    let set_pods = set.identities();
     let app = App::start(&stack.cluster, "t-uninstall", &Shape::default())?;
     let single =
         App::start(&stack.cluster, "t-uninstall-companion", &Shape { replicas: 1, mode: None, ..Shape::default() })?;
@@ -43,6 +139,7 @@ fn with_its_namespace() -> anyhow::Result<()> {
             app.wait_unheld()?;
             app.rollout_status()?;
         }
+        ensure_kept(&set, &set_pods)?;
         app.pods.wait("every pod to be ready", PATIENCE, |pods| app::all_ready(pods, 3).then_some(()))?;
         single_serves
             .watch
@@ -71,12 +168,7 @@ fn with_its_namespace() -> anyhow::Result<()> {
 fn without_its_namespace() -> anyhow::Result<()> {
     let stack = Stack::attach()?;
     let app = App::start(&stack.cluster, "t-uninstall-helm", &Shape::default())?;
-    let patch = json!({"metadata": {"annotations": {"hitless.dev/companion": "Never"}}});
-    let single = App::start(
-        &stack.cluster,
-        "t-uninstall-hold",
-        &Shape { replicas: 1, mode: Some("Hold"), patch, ..Shape::default() },
-    )?;
+    let single = App::start(&stack.cluster, "t-uninstall-hold", &Shape { replicas: 1, ..Shape::default() }.holding())?;
     let services = Watch::start(&single.kubectl, &["services"])?;
     let refused = stack.hitless_output(&app, &["cleanup", "--yes"])?;
     let words = String::from_utf8_lossy(&refused.stderr).into_owned();

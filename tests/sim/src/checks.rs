@@ -6,7 +6,8 @@
 //! whose place was given back too early), pods that the deciding controller could see to be unavailable, and pods that it could
 //! see to be missing, must together stay within the rule. What happened without us and had not reached the controller yet (a
 //! crash, a scale-down, a changed rule) is not counted against it. Every InService→False of an available pod must then rest on
-//! such a place; a place that was given only because the pod was unavailable does not count once it is available.
+//! such a place; a place that was given only because the pod was unavailable, and for which there was no room otherwise, does not
+//! count once it is available.
 //!
 //! **Places.** One is given back only when its pod is gone or going, or was never taken out of service, or has been Ready and in
 //! service since. A grant for a pod that exists is written only when its place stands in the ledger. Epochs never go back.
@@ -14,6 +15,10 @@
 //! **Operations.** Images are patched only as the true ledger says, forward only while the pod is out of service for this very
 //! operation and not Ready, and never once its agent has seen it cancelled. A pod is never taken out for a second operation
 //! before it is back from the first.
+//!
+//! **Versions.** As long as no pod of a workload has been available with an image, no more of them are given it than the rules let be
+//! unavailable, but always one, whatever the probes say. Those that did not get Ready after their last operation, and whose places are
+//! those of that, are given it all the same; they count for the others.
 //!
 //! **Images.** No pod is operated to an image that its node does not have.
 //!
@@ -29,6 +34,8 @@
 //!
 //! **Pauses.** No operation of a paused workload's pods begins.
 //!
+//! **Namespaces that can't be read.** Nothing is written for them; their reservations and grants stay as they were seen.
+//!
 //! **Holds.** A held pod is never lowered by its operation; it counts as taken by us from its image patch until it is Ready with
 //! what its spec says. Its grant is decided only by somebody who sees those Services open that have no other pod, and its images
 //! are patched only if they have been open since its place was taken. None of them is closed by us meanwhile, and none that its
@@ -39,11 +46,13 @@ mod colla_sets;
 mod companions;
 mod holds;
 mod jobs;
+mod left_out;
 mod lifecycle;
 mod native;
 mod operations;
 mod pauses;
 mod places;
+mod unverified;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -94,6 +103,7 @@ impl Seen {
 
 /// What is known of a pod beside the object itself.
 #[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent fact of the pod")]
 struct Truth {
     /// Taken out of service or, in a Hold, replaced for this operation, and not back yet.
     out: Option<String>,
@@ -103,16 +113,28 @@ struct Truth {
     replaced: Option<Replaced>,
     /// Its agent has given it up: InService is True again, and the pod is not Ready.
     raised: bool,
-    /// Its place rests on its being unavailable.
+    /// It was unavailable when its place was taken.
     free: bool,
+    /// The rules had room for it all the same, as for an available one: its place does not rest on that.
+    had_room: bool,
+    /// Its place was that of its last operation, after which it did not get Ready.
+    between: bool,
     /// Until when clients are connected to it, as far as that is known.
     clients: Option<Micros>,
+    /// Number of the image that it was given, as long as it is that one.
+    given: Option<String>,
+    /// How many pods of its workload may have an image that nobody has verified, as the rules were when its last place was taken.
+    bound: usize,
 }
 
 /// The first broken invariant, and what is needed to find it.
 #[derive(Default)]
 pub(crate) struct Checks {
     pub(crate) broken: Option<(Micros, String)>,
+    /// Workloads of which a version was sent natively because its pods started with neither version, by uid.
+    sent_natively: BTreeSet<String>,
+    /// Such a one was let go. What its native controller makes of it is not played here: the run is over.
+    pub(crate) is_over: bool,
     pods: BTreeMap<String, Truth>,
     /// By id and time of an operation of a StatefulSet's pod: the revision that the StatefulSet had when it was decided.
     decided_at: BTreeMap<(String, Timestamp), String>,
@@ -123,6 +145,8 @@ pub(crate) struct Checks {
     colla_sets: CollaSets,
     /// Since when workloads are paused, by uid.
     paused: BTreeMap<String, Micros>,
+    /// Images that some pod was available with: namespace, repository, number.
+    verified: BTreeSet<(String, String, String)>,
     /// What has happened around Holds.
     pub(crate) counted: HoldCounts,
     off: bool,
@@ -140,6 +164,11 @@ impl Checks {
         }
     }
 
+    /// Nothing is broken, and the run is not over.
+    pub(crate) fn goes_on(&self) -> bool {
+        self.broken.is_none() && !self.is_over
+    }
+
     fn truth(&mut self, uid: &str) -> &mut Truth {
         if !self.pods.contains_key(uid) {
             self.pods.insert(uid.to_owned(), Truth::default());
@@ -149,6 +178,8 @@ impl Checks {
 
     /// A pod is as `view` says now.
     pub(crate) fn pod(&mut self, now: Micros, view: &PodView) {
+        self.verify(view);
+        self.pair(view);
         match view.in_service() {
             Some(condition) if !condition.is_true => {
                 let truth = self.truth(&view.id.uid);

@@ -41,6 +41,8 @@ pub(crate) struct Controller {
     next: Micros,
     /// What it does to the load balancer outside of the cluster.
     driver: Driver,
+    /// The namespace whose pods it can't read, since when and until when.
+    unread: Option<(String, Micros, Micros)>,
     /// Decisions so far.
     pub(crate) rounds: u64,
     /// Whether the last decision was made in this term.
@@ -81,6 +83,7 @@ impl Controller {
             doing: Doing::Nothing,
             next: NEVER,
             driver: Driver::default(),
+            unread: None,
             rounds: 0,
             has_decided: false,
             last: Round::default(),

@@ -58,11 +58,14 @@ counted! {
         OperatorUndid: "foreign operator took its operation back",
         OperatorDied: "foreign operator died while it worked on a pod",
         LabelledForDeletion: "pod labelled to leave and be deleted",
+        DeletedInForeground: "CollaSet deleted in the foreground and made anew",
         MadeAnew: "template of a CollaSet changed so that its pods are made anew",
         PartitionChanged: "partition of a CollaSet changed",
         PolicyChanged: "upgrade policy of a CollaSet changed",
         PodLabelled: "pod of a CollaSet labelled to be removed",
+        DependencyAway: "readiness probes of a whole workload failed for a while",
         PodNamed: "pod of a CollaSet named to be removed first",
+        NamespaceUnread: "namespace whose pods could not be read for a while",
     }
 }
 
@@ -93,6 +96,8 @@ pub(crate) struct Weather {
     pub(crate) hold_impossible: u32,
     /// Somebody meddles with a pod that is held, its Service, or those who are at work.
     pub(crate) meddled: u32,
+    /// The pods of a namespace can't be read for a while.
+    pub(crate) unread: u32,
     /// Incidents (crashes, deletions, dead nodes, …) in one round of user's changes, at most.
     pub(crate) incidents: i64,
 }
@@ -118,6 +123,7 @@ impl Weather {
             pull_fails: rate(2_000),
             hold_impossible: rate(1_500),
             meddled: rate(6_000),
+            unread: rate(200),
             incidents: chance.pick(&[0, 1, 2, 3, 5]),
         }
     }

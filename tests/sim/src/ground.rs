@@ -1,6 +1,6 @@
 //! What all actors of a run share: time, the API server, the wire to it, chance and checks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use hitless_api::PodRef;
@@ -48,16 +48,33 @@ const JOBS_FROM: u64 = 5_000_000;
 /// From this seed on workloads are paused at times.
 const PAUSES_FROM: u64 = 6_000_000;
 
+/// From this seed on CollaSets have claims that are kept, and are deleted in the foreground at times.
+const DELETIONS_FROM: u64 = 7_000_000;
+
+/// Tells what is drawn of dependencies apart from everything else.
+const DEPENDENCIES: u64 = 0x6465_7073;
 /// Tells what is drawn of OperationJobs apart from everything else.
 const JOBS: u64 = 0x006a_6f62;
+/// The same of deletions.
+const DELETIONS: u64 = 0x6465_6c65;
 /// The same of pauses.
 const PAUSES: u64 = 0x7061_7573;
 
 /// The seed with this number, where clusters of all kinds take turns: without companion pods, with them, behind a load balancer, with
-/// CollaSets, with foreign operators, with OperationJobs, with all kinds of workloads that are paused at times.
+/// CollaSets, with foreign operators, with OperationJobs, with all kinds of workloads that are paused at times,
+/// with CollaSets that are deleted in the foreground.
 #[must_use]
 pub fn seed_of_all(number: u64) -> u64 {
-    let from = [0, COMPANIONS_FROM, BALANCERS.start, COLLA_SETS.start, OPERATORS.start, JOBS_FROM, PAUSES_FROM];
+    let from = [
+        0,
+        COMPANIONS_FROM,
+        BALANCERS.start,
+        COLLA_SETS.start,
+        OPERATORS.start,
+        JOBS_FROM,
+        PAUSES_FROM,
+        DELETIONS_FROM,
+    ];
     let kinds = from.len() as u64;
     from[usize::try_from(number % kinds).unwrap_or_default()] + number / kinds
 }
@@ -72,8 +89,14 @@ pub(crate) struct Ground {
     pub(crate) has_jobs: bool,
     /// Which ones. Of its own, for the same reason.
     pub(crate) jobs: Chance,
+    /// What readiness probes ask is away. Of its own, for the same reason.
+    pub(crate) dependencies: Chance,
+    /// Namespaces and names of workloads of whose pods all readiness probes fail now.
+    pub(crate) away: BTreeSet<(String, String)>,
     /// Which workloads are paused, and when; `None`: none is.
     pub(crate) pauses: Option<Chance>,
+    /// Which CollaSets are deleted, and when; `None`: none is.
+    pub(crate) deletions: Option<Chance>,
     /// What CollaSets there are, and what their owners do to them; `None`: there are none.
     pub(crate) colla_sets: Option<Chance>,
     /// Workloads with a single pod get companion pods.
@@ -103,6 +126,9 @@ impl Ground {
             node_local: Chance::new(!seed),
             has_jobs: seed >= JOBS_FROM,
             jobs: Chance::new(seed.rotate_left(32) ^ JOBS),
+            deletions: (seed >= DELETIONS_FROM).then(|| Chance::new(seed ^ DELETIONS)),
+            dependencies: Chance::new(seed.rotate_left(16) ^ DEPENDENCIES),
+            away: BTreeSet::new(),
             pauses: (seed >= PAUSES_FROM).then(|| Chance::new(seed ^ PAUSES)),
             colla_sets: (COLLA_SETS.contains(&seed) || seed >= PAUSES_FROM).then(|| Chance::new(seed.rotate_left(32))),
             has_companions: seed >= COMPANIONS_FROM,

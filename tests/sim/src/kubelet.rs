@@ -20,6 +20,8 @@ enum Act {
     Sync,
     /// The container of the spec's image is to run.
     Start,
+    /// Its readiness probe asks what may be away.
+    Probe,
     /// This happens to the container with this number.
     Happen(Turn, u32),
     /// The pod's containers have stopped; the object goes.
@@ -32,6 +34,8 @@ struct Run {
     image: String,
     /// Number of the last container.
     container: u32,
+    /// Its readiness probe would pass if what that asks were there.
+    ready: bool,
     todo: Vec<(Micros, Act)>,
     removing: bool,
 }
@@ -59,7 +63,7 @@ impl Kubelet {
 
     /// A pod of the node that has been running for a while.
     pub(crate) fn adopt(&mut self, uid: &str, image: &str) {
-        self.runs.insert(uid.to_owned(), Run { image: image.to_owned(), container: 1, ..Run::default() });
+        self.runs.insert(uid.to_owned(), Run { image: image.to_owned(), container: 1, ready: true, ..Run::default() });
     }
 
     /// A pod of the node was written to.
@@ -82,6 +86,11 @@ impl Kubelet {
         let Some(run) = self.runs.get_mut(uid).filter(|_| !self.dead) else { return false };
         run.todo.push((now, Act::Happen(Turn::End, run.container)));
         true
+    }
+
+    /// What readiness probes ask has gone or come back.
+    pub(crate) fn probe(&mut self, now: Micros) {
+        self.runs.values_mut().for_each(|run| run.todo.push((now, Act::Probe)));
     }
 
     /// The node runs again: its containers are gone, and start anew.
@@ -132,7 +141,18 @@ impl Kubelet {
         let Some(run) = self.runs.get_mut(uid) else { return };
         let wanted = pod.view.containers.first().map(|container| container.image.clone()).unwrap_or_default();
         let wall = ground.wall(self.skew);
+        let is_away = ground.away.contains(&(pod.view.id.namespace.clone(), repository(&wanted)));
         match act {
+            Act::Probe => {
+                let ready = run.ready && !is_away;
+                let status = pod.view.containers.first().and_then(|container| container.status.as_ref());
+                if status.is_some_and(|status| status.running_since.is_some() && status.ready != ready) {
+                    change(ground, uid, |pod| {
+                        state(pod, |state| state.ready = ready);
+                        kubelet::settle(&mut pod.view, wall);
+                    });
+                }
+            }
             Act::Remove => {
                 self.runs.remove(uid);
                 ground.say(Who::Kubelet(self.index), || format!("{}: gone", pod.view.id.name));
@@ -158,6 +178,7 @@ impl Kubelet {
             Act::Start => {
                 let is_new = run.image != wanted;
                 run.image.clone_from(&wanted);
+                run.ready = false;
                 let kind = ground.images.get(image_number(&wanted).unwrap_or_default()).copied();
                 let kind = kind.unwrap_or(Image::Good(300 * MS));
                 ground.say(Who::Kubelet(self.index), || format!("{}: starts {wanted} ({kind:?})", pod.view.id.name));
@@ -196,8 +217,12 @@ impl Kubelet {
                     }
                     ground.say(Who::Kubelet(self.index), || format!("{}: the container ended", pod.view.id.name));
                 }
+                run.ready = turn == Turn::Ready;
                 change(ground, uid, |pod| {
-                    state(pod, |state| kubelet::turned(state, turn));
+                    state(pod, |state| {
+                        kubelet::turned(state, turn);
+                        state.ready &= !is_away;
+                    });
                     kubelet::settle(&mut pod.view, wall);
                 });
             }

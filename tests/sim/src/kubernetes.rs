@@ -186,7 +186,8 @@ impl Kubernetes {
                     | Body::Claim(_)
                     | Body::PodDecoration(_)
                     | Body::ControllerRevision(_)
-                    | Body::OperationJob(_) => {}
+                    | Body::OperationJob(_)
+                    | Body::Omitted(_) => {}
                     Body::ReplicaSet(_) | Body::StatefulSet(_) | Body::DaemonSet(_) => {
                         let due = ground.now + ground.chance.delay(MS, 100 * MS);
                         self.later(due, Job::Pods(object));
@@ -286,6 +287,7 @@ fn empty(id: PodRef) -> NodePod {
         owner: None,
         node: None,
         containers: Vec::new(),
+        init: None,
         pull_identity: hitless_api::PullIdentity::default(),
         conditions: Conditions::default(),
         gated: false,
@@ -300,7 +302,7 @@ fn empty(id: PodRef) -> NodePod {
         claims: Vec::new(),
     };
     let grace = std::time::Duration::from_secs(30);
-    NodePod { view, has_labels: true, has_annotations: false, ips: Vec::new(), grace }
+    NodePod { view, has_labels: true, has_annotations: false, ips: Vec::new(), pre_stop: BTreeMap::new(), grace }
 }
 
 /// A pod as a ReplicaSet makes it.
@@ -332,7 +334,7 @@ pub(crate) fn pod(
     }
     view.annotations = map("annotations").into();
     if template.is_mixed() {
-        view.annotations.insert(names::annotations::MIXED.to_owned(), template.shape().annotations.digest().to_owned());
+        view.annotations.insert(names::annotations::MIXED.to_owned(), template.mixed_mark());
     }
     // They need no finalizers, and only the readiness gate of hitless.
     let takes_part = view.labels.get(CONTROL).is_some_and(|value| value == "true");
@@ -341,7 +343,13 @@ pub(crate) fn pod(
     view.owner = Some(owner.clone().into());
     view.created = Some(hitless_agent::instant::whole_seconds(created));
     view.gated = true;
-    let port = hitless_api::pod::PortView { port: 80, name: None, treatment: PortTreatment::Http1, sctp: false };
+    let port = hitless_api::pod::PortView {
+        port: 80,
+        name: None,
+        treatment: PortTreatment::Http1,
+        protocol: hitless_api::pod::Protocol::Tcp,
+        host_port: None,
+    };
     let pull_policy = PullPolicy::of(template.content()["spec"]["containers"][0]["imagePullPolicy"].as_str());
     view.containers = template
         .images()
@@ -355,6 +363,8 @@ pub(crate) fn pod(
                 ports: vec![port.clone()],
                 probe_periods: vec![1],
                 delays_ready: true,
+                resources: None,
+                start_seconds: 0,
             };
             ContainerView { spec: spec.into(), status: None }
         })

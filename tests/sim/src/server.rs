@@ -9,7 +9,7 @@ mod objects;
 mod pods;
 mod services;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use hitless_agent::view::NodePod;
@@ -161,6 +161,8 @@ pub(crate) struct Server {
     pub(crate) away_until: Micros,
     /// Changes that nobody was told of yet.
     pub(crate) outbox: Vec<Change>,
+    /// uids of owners that were deleted in the foreground: the garbage collector takes all that has them.
+    pub(crate) leaving: BTreeSet<String>,
     /// Successful writes of controllers and agents, by kind.
     pub(crate) written: BTreeMap<&'static str, u64>,
 }

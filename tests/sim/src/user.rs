@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
+
 use crate::clock::{Micros, NEVER};
 use crate::manifest::{Manage, Manifest};
 use crate::world::Foreign;
@@ -57,8 +59,16 @@ pub(crate) enum Deed {
     LabelForDeletion(usize),
     /// The owner of a CollaSet does something to it.
     CollaSet(usize, Order),
+    /// A CollaSet is deleted in the foreground.
+    DeleteInForeground(usize),
+    /// A CollaSet that was deleted is made again, once it is gone.
+    MakeAnew(usize),
     /// A workload is paused, or goes on.
     Pause(usize, bool),
+    /// What the readiness probes of a workload's pods ask is away for so long.
+    DependencyAway(usize, Micros),
+    /// It is back.
+    DependencyBack(usize),
 }
 
 /// What the owner of a CollaSet does to it, beside what all workloads have.
@@ -97,6 +107,8 @@ pub(crate) struct User {
     pub(crate) wishes: Vec<Wish>,
     pub(crate) services: Vec<Manifest>,
     pub(crate) foreign: Vec<Foreign>,
+    /// CollaSets that were deleted, as they were, by the index of their wish.
+    pub(crate) gone: BTreeMap<usize, Value>,
     pub(crate) rounds: u32,
     pub(crate) rollouts: u64,
     /// Number of the last image.

@@ -2,17 +2,21 @@
 
 use std::sync::Arc;
 
-use hitless_api::drain_policy::DEFAULT;
+use hitless_api::drain_policy::{DEFAULT, VerifyOverrides};
 use hitless_api::names::{self, SYSTEM_NAMESPACE, annotations, labels};
 use hitless_api::{DrainPolicySpec, ModeWish};
 use hitless_rollout::mode::PolicyView;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+/// How long a start may take, in seconds: no story lasts for the 600 that hold where nobody says anything.
+const START_SECONDS: u32 = 40;
+
 /// The cluster's DrainPolicy: who says nothing else leaves service.
 pub(crate) fn all_leave() -> Arc<PolicyView> {
     let (namespace, name) = (SYSTEM_NAMESPACE.to_owned(), DEFAULT.to_owned());
-    let spec = DrainPolicySpec { mode: Some(ModeWish::Leave), ..DrainPolicySpec::default() };
+    let verify = VerifyOverrides { progress_seconds: Some(START_SECONDS), ..VerifyOverrides::default() };
+    let spec = DrainPolicySpec { mode: Some(ModeWish::Leave), verify, ..DrainPolicySpec::default() };
     Arc::new(PolicyView { namespace, name, uid: "uid-all-leave".to_owned(), spec, unreadable: None })
 }
 

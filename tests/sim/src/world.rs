@@ -1,6 +1,8 @@
 //! One run: actors on common ground, each taking its turn in virtual time.
 
 mod colla_sets;
+mod dependencies;
+mod foreground;
 mod incidents;
 mod jobs;
 mod operators;
@@ -127,11 +129,11 @@ impl World {
     /// Lets time pass up to `end`.
     fn run_until(&mut self, end: Micros) {
         let mut steps = 0;
-        while self.ground.checks.broken.is_none() && self.next() <= end && steps < STEPS {
+        while self.ground.checks.goes_on() && self.next() <= end && steps < STEPS {
             self.step();
             steps += 1;
         }
-        if self.ground.checks.broken.is_none() {
+        if self.ground.checks.goes_on() {
             self.ground.pass_to(end);
         }
     }
@@ -139,7 +141,7 @@ impl World {
     /// Lets everything come to an end; false if it does not, or if something is broken.
     fn settle(&mut self) -> bool {
         let (end, mut steps) = (self.ground.now + PATIENCE, 0);
-        while self.ground.checks.broken.is_none() {
+        while self.ground.checks.goes_on() {
             let next = self.next();
             // Only images that can't be pulled are tried again and again. What a new leader makes of all this is not known before
             // it has decided.

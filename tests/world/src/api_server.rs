@@ -1,6 +1,8 @@
 //! What an API server makes of a request for an object.
 
+use hitless_api::JsonPatch;
 use hitless_workloads::{Request, Write};
+use json_patch::PatchOperation;
 use serde_json::{Value, json};
 
 /// Why a request was not carried out.
@@ -21,19 +23,17 @@ pub fn carry_out(write: &Write, known: Option<&Value>, version: &str, now: &str)
     match (&write.request, known) {
         (Request::Create(_), Some(_)) => Err(Refused::Conflict),
         (Request::Create(object), None) => Ok(Some(created(object.clone(), version, now))),
-        (Request::Patch(_) | Request::Status(_) | Request::Delete { .. } | Request::Look, None) => {
-            Err(Refused::NotFound)
-        }
+        (Request::Patch(_) | Request::Status(_) | Request::Delete(_) | Request::Look, None) => Err(Refused::NotFound),
         (Request::Patch(patch) | Request::Status(patch), Some(known)) => {
-            let mut object = known.clone();
-            json_patch::patch(&mut object, &patch.clone().operations()).map_err(|_| Refused::Conflict)?;
-            Ok(Some(stored(known, object, version)))
+            Ok(Some(stored(known, patched(known, patch).ok_or(Refused::Conflict)?, version)))
         }
-        (Request::Delete { resource_version }, Some(known)) => {
-            let same = known["metadata"]["resourceVersion"] == resource_version.as_str()
+        (Request::Delete(deletion), Some(known)) => {
+            let same = known["metadata"]["resourceVersion"] == deletion.resource_version()
                 && known["metadata"]["uid"] == write.on.uid.as_str();
             if same { Ok(None) } else { Err(Refused::Conflict) }
         }
+        // Who refuses pods is not played here.
+        (Request::Try(_), known) => Ok(known.cloned()),
         (Request::Absent { .. }, None) => Ok(None),
         (Request::Absent { owner_uid }, Some(known)) => {
             let owners = known["metadata"]["ownerReferences"].as_array().into_iter().flatten();
@@ -48,6 +48,18 @@ pub fn carry_out(write: &Write, known: Option<&Value>, version: &str, now: &str)
     }
 }
 
+/// The object after the patch; `None` if a test fails. For the API server a test for null is one for absence, which RFC 6902 does not
+/// know (`evanphx/json-patch`, `Patch.test`).
+fn patched(known: &Value, patch: &JsonPatch) -> Option<Value> {
+    let is_there = |path: &str| known.pointer(path).is_some();
+    let is_absence = |operation: &PatchOperation| matches!(operation, PatchOperation::Test(test) if test.value.is_null() && !is_there(test.path.as_str()));
+    let mut operations = patch.clone().operations();
+    operations.0.retain(|operation| !is_absence(operation));
+    let mut object = known.clone();
+    json_patch::patch(&mut object, &operations).ok()?;
+    Some(object)
+}
+
 /// The object as it is stored when somebody has made it.
 #[must_use]
 pub fn created(mut object: Value, version: &str, now: &str) -> Value {
@@ -60,11 +72,35 @@ pub fn created(mut object: Value, version: &str, now: &str) -> Value {
     object
 }
 
-/// The object as it is stored when somebody has changed it: with the next version, and the next generation if its spec differs.
+/// The object as it is stored when somebody has changed it: with the next version, and the next generation if its spec differs. A map
+/// of labels or annotations without entries is none.
 #[must_use]
 pub fn stored(before: &Value, mut object: Value, version: &str) -> Value {
     object["metadata"]["resourceVersion"] = json!(version);
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        let is_empty = |value: &Value| value.as_object().is_some_and(serde_json::Map::is_empty);
+        metadata.retain(|name, value| !(["labels", "annotations"].contains(&name.as_str()) && is_empty(value)));
+    }
     let generation = before["metadata"]["generation"].as_i64().unwrap_or(1);
     object["metadata"]["generation"] = json!(generation + i64::from(before["spec"] != object["spec"]));
     object
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_test_for_null_is_one_for_absence_and_an_empty_map_is_none() {
+        let bare = json!({"metadata": {"uid": "u", "resourceVersion": "1"}});
+        let path = ["metadata", "annotations", "a"];
+        let patch = JsonPatch::of("u").new_map(&path[..2]).add(&path, "1");
+        let annotated = stored(&bare, patched(&bare, &patch).unwrap(), "2");
+        assert_eq!(annotated["metadata"]["annotations"]["a"], "1");
+        assert_eq!(patched(&annotated, &patch), None, "they are there");
+        let taken_off = stored(&annotated, patched(&annotated, &JsonPatch::of("u").remove(&path)).unwrap(), "3");
+        assert_eq!(taken_off["metadata"].get("annotations"), None);
+        assert!(patched(&taken_off, &patch).is_some());
+        assert_eq!(patched(&bare, &JsonPatch::of("another")), None);
+    }
 }

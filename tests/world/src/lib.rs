@@ -2,6 +2,7 @@
 //! what they return.
 
 pub mod api_server;
+pub mod images;
 pub mod kubelet;
 pub mod native;
 mod object;

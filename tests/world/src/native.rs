@@ -111,7 +111,8 @@ pub fn sync(seen: &Seen<'_>) -> Vec<Act> {
         | Body::Claim(_)
         | Body::PodDecoration(_)
         | Body::ControllerRevision(_)
-        | Body::OperationJob(_) => Vec::new(),
+        | Body::OperationJob(_)
+        | Body::Omitted(_) => Vec::new(),
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod crowd;
 mod holding;
+mod hostile;
 mod many;
 
 use std::fs;
@@ -17,6 +18,7 @@ use serde_json::Value;
 use super::process::{cpu_time, memory_mib};
 use crowd::Crowd;
 use holding::Holding;
+use hostile::{Hosted, Needs};
 use many::{Many, What};
 
 #[derive(Args)]
@@ -39,6 +41,9 @@ pub(super) struct Footprint {
     /// Connections of one pod that nobody uses; full tens of thousands. 0: that is left out.
     #[arg(long, default_value_t = 200_000)]
     connections: u32,
+    /// Only what controllers and an agent need beside objects that are made to take much memory.
+    #[arg(long)]
+    hostile_only: bool,
 }
 
 #[derive(Serialize)]
@@ -58,10 +63,20 @@ struct Figures {
     replica_sets: Option<Many>,
     other_pods: Option<Many>,
     crowd: Option<Crowd>,
+    hostile: Hosted,
     binary_mib: Vec<(String, f64)>,
 }
 
 pub(super) fn run(options: &Footprint, stack: &Stack, json: bool) -> anyhow::Result<()> {
+    if options.hostile_only {
+        let hostile = hostile::measure(stack)?;
+        if json {
+            println!("{}", serde_json::json!({"hostile": hostile}));
+        } else {
+            print_hostile(&hostile);
+        }
+        return Ok(());
+    }
     let shape = Shape { replicas: options.pods, ..Shape::default() };
     let app = App::start(&stack.cluster, "bench-idle", &shape)?;
     let pods = stack.system().list(&["pods"])?;
@@ -93,10 +108,12 @@ pub(super) fn run(options: &Footprint, stack: &Stack, json: bool) -> anyhow::Res
         let count = Some(count).filter(|count| *count > 0);
         count.map(|count| many::measure(stack, what, count)).transpose()
     };
+    let hostile = hostile::measure(stack)?;
     let replica_sets = many(What::ReplicaSets, options.replica_sets)?;
     let crowd = Some(options.connections).filter(|count| *count > 0).map(crowd::measure).transpose()?;
     let other_pods = many(What::Pods, options.other_pods)?;
-    let figures = Figures { pods: options.pods, processes: rows, holding, replica_sets, other_pods, crowd, binary_mib };
+    let figures =
+        Figures { pods: options.pods, processes: rows, holding, replica_sets, other_pods, crowd, hostile, binary_mib };
     if json {
         println!("{}", serde_json::to_string(&figures)?);
         return Ok(());
@@ -111,6 +128,7 @@ pub(super) fn run(options: &Footprint, stack: &Stack, json: bool) -> anyhow::Res
     let Holding { pods, at_once, rss_mib, most_mib, after_mib } = &figures.holding;
     println!("{pods} single replicas of one node changed at once: {at_once} in a Hold at the same moment");
     println!("their agent: {rss_mib:.1} MiB RSS then, {most_mib:.1} at most, {after_mib:.1} afterwards");
+    print_hostile(&figures.hostile);
     for (name, many) in [("ReplicaSets", &figures.replica_sets), ("pods", &figures.other_pods)] {
         if let Some(Many { count, kib_each, rss_mib, most_mib }) = many {
             println!(
@@ -127,6 +145,15 @@ pub(super) fn run(options: &Footprint, stack: &Stack, json: bool) -> anyhow::Res
         println!("{name:<20} {size:6.1} MiB binary");
     }
     Ok(())
+}
+
+fn print_hostile(hostile: &Hosted) {
+    let Hosted { deployments, pods_of_a_node, controllers, agent } = hostile;
+    let controllers = controllers.iter().map(|each| ("controller", each));
+    println!("beside {deployments} Deployments and {pods_of_a_node} pods of a node that are made to take much memory:");
+    for (name, Needs { rss_mib, most_mib, restarts }) in controllers.chain([("agent", agent)]) {
+        println!("{name:<20} {rss_mib:6.1} MiB RSS, {most_mib:.1} at most, {restarts} restarts");
+    }
 }
 
 fn text(value: &Value) -> String {

@@ -42,10 +42,10 @@ struct Figures {
 
 pub(super) fn run(json: bool) -> anyhow::Result<()> {
     let figures = Figures {
-        shared_labels: measure(GATE, "shared")?,
-        own_labels: measure(GATE, "own")?,
-        known_of_deployments: measure(PODS, "shared")?,
-        known_of_stateful_sets: measure(PODS, "own")?,
+        shared_labels: measure(GATE, &["shared"])?,
+        own_labels: measure(GATE, &["own"])?,
+        known_of_deployments: measure(PODS, &["shared"])?,
+        known_of_stateful_sets: measure(PODS, &["own"])?,
     };
     if json {
         println!("{}", serde_json::to_string(&figures)?);
@@ -81,11 +81,13 @@ const GATE: Program = ("hitless-gate", "bench");
 const PODS: Program = ("hitless-api", "pods");
 
 /// A process of its own for each, so that the memory is that of what is measured.
-fn measure<T: DeserializeOwned>((package, example): Program, labels: &str) -> anyhow::Result<T> {
+pub(super) fn measure<T: DeserializeOwned>((package, example): Program, arguments: &[&str]) -> anyhow::Result<T> {
     let mut cargo = cargo();
     // One unit, as in what is shipped, so that its small functions are inlined.
     cargo.args(["--config", "profile.sim.package.hitless-gate.codegen-units=1"]);
-    cargo.args(["run", "--quiet", "--profile", "sim", "--package", package, "--example", example, "--", labels]);
+    cargo
+        .args(["run", "--quiet", "--profile", "sim", "--package", package, "--example", example, "--"])
+        .args(arguments);
     let output = cargo.stderr(Stdio::inherit()).output().context("starting cargo")?;
     ensure!(output.status.success(), "the measuring program ended with {}", output.status);
     serde_json::from_slice(&output.stdout).context("reading what the measuring program printed")

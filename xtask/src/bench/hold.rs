@@ -175,7 +175,7 @@ fn weather(options: &Hold, stack: &Stack, name: &'static str) -> anyhow::Result<
 fn holds(stack: &Stack, namespace: &str, pods: u32, rate: Rate) -> anyhow::Result<Held> {
     let operations = Operations::start(stack)?;
     let mut held = Held::default();
-    let shape = Shape { replicas: 1, mode: None, ..Shape::default() };
+    let shape = Shape { replicas: 1, ..Shape::default() }.holding();
     each_pod(stack, namespace, &shape, pods, |app| held.measure(stack, app, &operations, rate))?;
     Ok(held)
 }

@@ -25,6 +25,9 @@ pub(super) struct Rollout {
     /// Only workloads whose name contains this, e.g. `statefulset-20` or `by-5`.
     #[arg(long)]
     only: Option<String>,
+    /// Each rollout brings an image that no node has.
+    #[arg(long)]
+    unseen: bool,
     /// The pods' annotation `hitless.dev/mode`: `Leave` or `Hold`. Without it hitless chooses.
     #[arg(long)]
     mode: Option<Mode>,
@@ -161,8 +164,9 @@ fn measure(options: &Rollout, stack: &Stack, setup: Setup, run: u32) -> anyhow::
     let theirs = Shape { update: None, gate: false, mode: None, ..ours.clone() };
     let app = App::start(&stack.cluster, &format!("bench-{name}-hitless-{run}"), &ours)?;
     let mut rollouts = Vec::new();
-    for (number, version) in ["v2", "v1"].into_iter().cycle().take(options.rollouts).enumerate() {
-        let measured = measure::rollout(stack, &app, version, Rate::default(), 0, &mut |_, _| {})?;
+    for (number, known) in ["v2", "v1"].into_iter().cycle().take(options.rollouts).enumerate() {
+        let version = version(options, stack, known)?;
+        let measured = measure::rollout(stack, &app, &version, Rate::default(), 0, &mut |_, _| {})?;
         for failure in &measured.failures {
             let at = jiff::Timestamp::from_millisecond(i64::try_from(measured.started_unix_ms + failure.due_ms)?)?;
             eprintln!("{name}, run {run}, rollout {}: failed: due {at}, {failure:?}", number + 1);
@@ -171,11 +175,22 @@ fn measure(options: &Rollout, stack: &Stack, setup: Setup, run: u32) -> anyhow::
     }
     drop(app);
     let app = App::start(&stack.cluster, &format!("bench-{name}-raw-{run}"), &theirs)?;
-    let raw_seconds = measure::raw_patches(&app, "v2", at_a_time)?;
+    let raw_seconds = measure::raw_patches(&app, &version(options, stack, "v2")?, at_a_time)?;
     drop(app);
     let app = App::start(&stack.cluster, &format!("bench-{name}-native-{run}"), &theirs)?;
-    let native = measure::rollout(stack, &app, "v2", Rate::default(), 0, &mut |_, _| {})?.into();
+    let new = version(options, stack, "v2")?;
+    let native = measure::rollout(stack, &app, &new, Rate::default(), 0, &mut |_, _| {})?.into();
     Ok(Figure { name, kind: format!("{kind:?}"), replicas, at_a_time, run, rollouts, raw_seconds, native })
+}
+
+/// That version, or with `--unseen` one that is pushed now.
+fn version(options: &Rollout, stack: &Stack, known: &str) -> anyhow::Result<String> {
+    if !options.unseen {
+        return Ok(known.to_owned());
+    }
+    let version = format!("unseen-{}", jiff::Timestamp::now().as_millisecond());
+    stack.push_echo("echo", &version, &[("UNSEEN", &version)], None)?;
+    Ok(version)
 }
 
 impl From<Measured> for Ours {

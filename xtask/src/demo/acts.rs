@@ -52,7 +52,7 @@ pub(super) fn play(options: &Demo, say: &Say, site: &dyn Site) -> anyhow::Result
     };
     let single = {
         let app = stage.start(&format!("{NAMESPACE}-single"), &Shape { replicas: 1, ..shape })?;
-        let title = "5 of 6: a single replica with the annotation, v1 to v2. A companion pod tries v2 first; then new connections wait for the new process.";
+        let title = "5 of 6: a single replica with the annotation, v1 to v2. A companion pod of v2 serves until the pod itself has v2.";
         stage.act(&app, "v2", title)?
     };
     let sent = first.requests + second.requests + later.requests + single.requests;

@@ -27,6 +27,8 @@ const LONG: [(&str, &str); 4] = [
     ("crates/gate", "invariants"),
     ("crates/gate", "recount"),
 ];
+/// Parts that the deliberate bugs of the simulation are looked for in.
+const PARTS: u64 = 3;
 /// Built in a profile of its own, in which two thousand clusters take a minute.
 const SIMULATION: &str = "hitless-sim";
 
@@ -160,13 +162,25 @@ pub(super) fn long_jobs(binaries: &[Binary]) -> anyhow::Result<VecDeque<Job>> {
     long.sort_by_key(|binary| binary.long());
     let job = |binary: &&Binary| Ok((binary.title(), binary.command(|program| Ok(below(LOWEST, program)))?));
     let mut jobs: VecDeque<Job> = long.iter().map(job).collect::<anyhow::Result<_>>()?;
-    let simulation = cargo_below(&["test", "--locked", "--profile", "sim", "-p", SIMULATION]);
+    let mut simulation = cargo_below(&["test", "--locked", "--profile", "sim", "-p", SIMULATION]);
+    if let Some(part) = part_of_the_bugs() {
+        simulation.env("HITLESS_SIM_MUTANTS", part);
+    }
     jobs.push_front(("the simulation and its deliberate bugs".to_owned(), simulation));
     jobs.push_back((
         "doc tests".to_owned(),
         cargo_below(&["test", "--workspace", "--exclude", SIMULATION, "--locked", "--doc"]),
     ));
     Ok(jobs)
+}
+
+/// Deliberate bugs of the simulation take turns, a part for each commit: all of them take a third of the processors' time of all tests.
+/// Without a commit all are looked for.
+fn part_of_the_bugs() -> Option<String> {
+    let output = Command::new("git").args(["rev-parse", "HEAD"]).current_dir(workspace()).output().ok()?;
+    let commit = String::from_utf8(output.stdout).ok().filter(|_| output.status.success())?;
+    let number = u64::from_str_radix(commit.get(..8)?, 16).ok()?;
+    Some(format!("{}/{PARTS}", number % PARTS + 1))
 }
 
 /// cargo, below everything else.

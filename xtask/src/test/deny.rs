@@ -1,8 +1,10 @@
-//! Licences, bans and sources of all dependencies, as deny.toml says.
+//! Licences, bans, sources and yanked versions of all dependencies, as deny.toml says.
 //!
 //! What `cargo deny check licenses bans sources` does with this file, without cargo-deny, which takes three minutes to build.
 //! Licences are judged by the same parser, from `Cargo.toml` alone: a crate that has only a text is refused. A word in
 //! deny.toml that nobody reads here is an error, so nobody relies on a rule that is not checked.
+
+mod advisories;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,6 +15,8 @@ use hitless_e2e::build::workspace;
 use serde::Deserialize;
 use spdx::{Expression, Licensee, ParseMode};
 
+use advisories::{Advisories, Index};
+
 /// Where cargo takes crates from if nothing else is said.
 const CRATES_IO: &str = "https://github.com/rust-lang/crates.io-index";
 
@@ -21,6 +25,7 @@ const CRATES_IO: &str = "https://github.com/rust-lang/crates.io-index";
 #[serde(deny_unknown_fields)]
 struct Policy {
     graph: Graph,
+    advisories: Advisories,
     licenses: Licenses,
     bans: Bans,
     sources: Sources,
@@ -128,9 +133,16 @@ pub(super) fn check() -> anyhow::Result<String> {
     let output = cargo.output().context("cargo metadata")?;
     ensure!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr).trim());
     let metadata: Metadata = serde_json::from_slice(&output.stdout).context("cargo metadata")?;
-    let findings = policy.findings(&metadata.packages)?;
+    let mut findings = policy.findings(&metadata.packages)?;
+    let advisories = policy.advisories.check(&metadata.packages, &Index::of_cargo()?);
+    findings.extend(advisories.findings);
     ensure!(findings.is_empty(), "deny.toml does not allow:\n  - {}", findings.join("\n  - "));
-    Ok(format!("{} packages: licences, bans and sources as deny.toml says", metadata.packages.len()))
+    let as_of = advisories.as_of.map_or_else(|| "no time".to_owned(), |as_of| as_of.strftime("%F").to_string());
+    Ok(format!(
+        "{} packages: licences, bans, sources, and no version that was yanked (as of {as_of}), as deny.toml says; the advisory database was \
+         not asked: `cargo deny check advisories`",
+        metadata.packages.len()
+    ))
 }
 
 impl Policy {
@@ -219,6 +231,8 @@ mod tests {
     const POLICY: &str = r#"
         [graph]
         targets = ["x86_64-unknown-linux-gnu"]
+        [advisories]
+        yanked = "deny"
         [licenses]
         allow = ["Apache-2.0", "Apache-2.0 WITH LLVM-exception", "MIT"]
         exceptions = [{ crate = "odd", allow = ["MPL-2.0"] }]

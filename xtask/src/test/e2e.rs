@@ -21,11 +21,12 @@ use super::minutes::Minutes;
 /// All others but those of [`CALM`] run alone: `faults` and `hold_faults` kill agents and controllers or take them away, `traffic`
 /// kills controllers, `kuperator` switches kinds off, `hooks` gives the agents other rights, which restarts them, `policies` stops
 /// the controller, `refusing` replaces the guard's policies, `uninstall` removes everything. A new file runs alone until somebody has looked.
-const SHARING: [&str; 14] = [
+const SHARING: [&str; 17] = [
     "rollout",
     "gate",
     "hold",
     "colla_set",
+    "colla_set_claims",
     "pod_ops_lifecycle",
     "sidecars",
     "stateful_set",
@@ -33,6 +34,8 @@ const SHARING: [&str; 14] = [
     "reload",
     "restart_annotations",
     "rules",
+    "blips",
+    "clocks",
     "endpoint",
     "streams",
     "families",

@@ -9,7 +9,7 @@ use hitless_api::DrainSpec;
 use tokio::sync::Notify;
 
 use crate::decision::{Direction, Hold};
-use crate::view::{Held, Observation};
+use crate::view::{Held, Observation, PreStop};
 
 /// What to do about a pod's new connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +29,10 @@ pub struct Target {
     pub sctp: Option<u16>,
     /// Treatment of the ports, the cap, and what becomes of stragglers.
     pub drain: DrainSpec,
+    /// How long requests are waited for that take longer than clients can be held, with nobody held.
+    pub patience: Duration,
+    /// The old process serves on for a while when the kubelet stops it.
+    pub pre_stop: Option<PreStop>,
     /// How long after SIGTERM the kubelet kills a process that has not ended.
     pub grace: Duration,
 }

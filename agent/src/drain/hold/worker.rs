@@ -1,17 +1,17 @@
 //! One Hold: from the open sockets to the new listener.
 
+mod settle;
+
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use hitless_api::StragglerPolicy;
-use hitless_kernel::{HoldSpec, KernelError, PodNetns, SynHold, exposure, sweep_holds};
+use hitless_kernel::{Connection, HoldSpec, KernelError, Listener, PodNetns, SynHold, exposure, sweep_holds};
 
 use super::job::{JobHandle, Target};
 use crate::decision::{Direction, Hold};
-use crate::drain::in_flight::InFlight;
 use crate::drain::restart::Restart;
 use crate::drain::{ensure_listened, ensure_no_sctp};
-use crate::view::{Held, HoldNumbers, Listening, Stage};
+use crate::view::{Held, HoldNumbers, Listening, PreStop, Stage};
 
 /// Between two looks for the new listener while clients wait and the old process has ended. A look costs some 15 µs, and the
 /// kernel has no event for it.
@@ -22,12 +22,9 @@ const MEDIUM: Duration = Duration::from_millis(4);
 const COARSE: Duration = Duration::from_millis(10);
 /// How often the kernel is asked since when clients have been held.
 const ASK_EVERY: Duration = Duration::from_millis(10);
-/// Between two looks at requests in flight.
-const IN_FLIGHT_EVERY: Duration = Duration::from_millis(5);
-/// Longest wait for the application to accept what is in its queue; usually 1 to 4 ms.
-const QUEUE: Duration = Duration::from_millis(200);
-/// Longest wait for requests in flight, and never more than half of the cap: the restart needs the rest.
-const IN_FLIGHT_MOST: Duration = Duration::from_millis(1500);
+/// So long before the kubelet tells the old process to stop clients are held, where that moment is known: idle connections are closed
+/// meanwhile, and the kubelet never begins the preStop hook as soon as the image patch is answered.
+const BEFORE_STOP: Duration = Duration::from_millis(200);
 /// After so long without this thread the kernel lets clients in by itself: to the new process, and to the old one as long as it is not
 /// about to end. Less than the second after which they repeat their SYN, and longer than a busy machine usually keeps a thread waiting.
 const LEASE: Duration = Duration::from_millis(800);
@@ -61,6 +58,10 @@ pub(super) fn run(job: &JobHandle<'_>, listened: &mut ListenedPorts) {
     match job.wait_for(LONG, |hold| !matches!(hold, Hold::Prepare(_))) {
         None => return,
         Some(target) if matches!(target.hold, Hold::Begin(_)) && !session.restart.ports().is_empty() => {
+            if let Some(pre_stop) = session.serves_on() {
+                session.let_serve_on(pre_stop);
+                return session.watch_listeners();
+            }
             // The containers of a pod that has left are being stopped already.
             if let Err(error) = session.begin(session.target.has_left) {
                 session.report(Stage::Failed(error.to_string()));
@@ -140,8 +141,12 @@ struct HoldSession<'a> {
     renewed: Instant,
     numbers: HoldNumbers,
     listening: Option<Listening>,
-    /// The cap was over while the old process ran: clients are held once more when it has ended, or at this time.
+    /// Nobody is held, and the old process runs: clients are held once more when it does not serve any more, or at this time.
     again: Option<Instant>,
+    /// And once more at this time, if it serves on.
+    at_last: Option<Instant>,
+    /// Who was connected when the pod had settled: once the old process listens no more, the kernel does not tell whose they are.
+    kept: Vec<Connection>,
 }
 
 impl<'a> HoldSession<'a> {
@@ -156,8 +161,9 @@ impl<'a> HoldSession<'a> {
         listened.0.extend(restart.ports());
         let hold = SynHold::open(&netns)?;
         let (target, numbers) = (target.clone(), HoldNumbers::default());
-        let begun = Instant::now();
-        Ok(Self { job, target, netns, hold, restart, begun, renewed: begun, numbers, listening: None, again: None })
+        let (begun, listening) = (Instant::now(), None);
+        let (renewed, again, at_last, kept) = (begun, None, None, Vec::new());
+        Ok(Self { job, target, netns, hold, restart, begun, renewed, numbers, listening, again, at_last, kept })
     }
 
     fn report(&self, stage: Stage) {
@@ -204,106 +210,84 @@ impl<'a> HoldSession<'a> {
 
     /// Clients are held: whatever happens, they are let in in the end.
     fn hold_until_the_end(&mut self) {
-        if let Some(left) = self.await_in_flight(|session, waited| session.report(Stage::Settling(waited))) {
+        if let Some(left) = self.settle() {
             self.numbers.left = left;
             self.report(Stage::Settled(left));
             let patched = Instant::now();
-            self.await_listeners();
             // Process 1 of a container that has no handler for SIGTERM does not notice it, and is killed at the end of its
             // grace period; others take their time.
-            let serves_on = self.numbers.expired && !self.restart.is_under_way();
+            let serves_on = !self.await_listeners() && !self.restart.is_under_way();
             self.again = serves_on.then(|| patched + self.target.grace);
         }
         self.release();
         self.report(Stage::Released);
     }
 
-    /// The old process, which had served on when the cap was over, has ended or is about to be killed.
+    /// The preStop hook, if the old process serves on in it after the image patch: who is held then is held for nothing.
+    fn serves_on(&self) -> Option<PreStop> {
+        self.target.pre_stop.filter(|_| self.job.direction == Direction::Forward && !self.target.has_left)
+    }
+
+    /// Nobody is held before the old process is told to stop, or does not serve any more.
+    fn let_serve_on(&mut self, pre_stop: PreStop) {
+        self.report(Stage::Settled(0));
+        // Before the image patch is seen, "let in" would be taken for a Hold that has failed.
+        if self.job.wait_for(self.cap(), |hold| matches!(hold, Hold::Continue(_))).is_some() {
+            let (patched, grace) = (Instant::now(), self.target.grace);
+            let told = match pre_stop {
+                PreStop::Sleeps(seconds) => seconds.min(grace).saturating_sub(BEFORE_STOP),
+                PreStop::Runs => grace,
+            };
+            (self.again, self.at_last) = (Some(patched + told), Some(patched + grace).filter(|_| told < grace));
+        }
+        self.report(Stage::Released);
+    }
+
+    /// The old process, which had served on with nobody held, serves no more, or is about to be told to end or killed.
     fn hold_again(&mut self) {
         self.again = None;
         if let Err(error) = self.begin(true) {
-            tracing::warn!(pod_uid = self.job.uid, %error, "clients are not held a second time");
+            tracing::warn!(pod_uid = self.job.uid, %error, "clients are not held again");
             return;
         }
-        if self.restart.is_under_way() {
-            self.await_listeners();
-        } else if let Some(left) = self.await_in_flight(|_, _| {}) {
-            self.numbers.left = left;
-            self.await_listeners();
+        let left = if self.restart.is_under_way() { Some(0) } else { self.settle_again() };
+        if let Some(left) = left {
+            self.numbers.left = self.numbers.left.max(left);
+            let serves_on = !self.await_listeners() && !self.restart.is_under_way();
+            self.again = self.at_last.take().filter(|_| serves_on);
         }
         self.release();
         self.report(Stage::Released);
     }
 
-    /// Waits for requests in flight; says how many are left. `None` if the operation is over. The first number is told.
-    fn await_in_flight(&mut self, tell: impl Fn(&Self, u32)) -> Option<u32> {
-        let most = IN_FLIGHT_MOST.min(self.cap() / 2);
-        // Connections that wait to be accepted would be reset. Those that are not accepted in time count as in flight.
-        if let Err(error) = self.netns.empty_accept_queue(self.restart.ports(), QUEUE.min(most)) {
-            tracing::info!(pod_uid = self.job.uid, %error, "can't see who waits to be accepted");
-        }
-        let mut in_flight = InFlight::new(self.target.drain.clone(), self.restart.ports(), self.restart.within());
-        // What can't be counted is not taken for settled before the time is over.
-        let mut left = 1;
-        let (mut is_told, mut has_failed) = (false, false);
-        let closed = self.numbers.closed;
-        loop {
-            let now = Instant::now();
-            self.renew(now);
-            match in_flight.look(&self.netns, now) {
-                Ok(waited) => left = waited,
-                Err(error) => {
-                    if !std::mem::replace(&mut has_failed, true) {
-                        tracing::info!(pod_uid = self.job.uid, %error, "can't count requests in flight");
-                    }
-                }
-            }
-            self.numbers.connections = in_flight.connections.unwrap_or_default();
-            self.numbers.closed = closed.saturating_add(in_flight.closed);
-            self.collect();
-            if left == 0 || now.duration_since(self.begun) >= most {
-                // Who was let in since the last look is to be seen, too.
-                let settled = self.hold.settle();
-                if self.tell(settled) {
-                    break;
-                }
-            }
-            // The first number is enough: each one wakes the agent's loop.
-            if !std::mem::replace(&mut is_told, true) {
-                tell(self, left);
-            }
-            self.job.wait(IN_FLIGHT_EVERY);
-            self.job.target()?;
-        }
-        if left > 0 && self.target.drain.stragglers == StragglerPolicy::Destroy {
-            match in_flight.reset(&self.netns, self.job.uid) {
-                Ok((destroyed, remaining)) => {
-                    self.numbers.destroyed = self.numbers.destroyed.saturating_add(destroyed);
-                    left = remaining;
-                }
-                Err(error) => tracing::warn!(pod_uid = self.job.uid, %error, "connections were not reset"),
-            }
-        }
-        Some(left)
+    /// At one of these ports nobody listens any more.
+    fn is_deaf_at(&self, ports: &BTreeSet<u16>) -> bool {
+        let listens = |listeners: &[Listener], port| listeners.iter().any(|each| each.addr.port() == port);
+        self.netns.listeners().is_ok_and(|listeners| ports.iter().any(|port| !listens(&listeners, *port)))
     }
 
-    /// Until the new processes listen, the cap is over, or the operation is.
-    fn await_listeners(&mut self) {
-        let mut asked = self.begun;
+    /// Until the new processes listen, the cap is over, or the operation is. `false`: the cap is.
+    fn await_listeners(&mut self) -> bool {
+        let (mut asked, mut is_cut) = (self.begun, false);
+        let late = self.cap() / 4 * 3;
         while self.job.target().is_some() {
             self.look();
             if self.listening.is_some() {
-                return;
+                return true;
             }
             let now = Instant::now();
             self.renew(now);
             if now.duration_since(asked) >= ASK_EVERY {
                 asked = now;
                 // The kernel's timer has let clients in by itself; those who wait are still to be replayed.
-                let is_over = self.hold.held().is_ok_and(|held| held.is_some_and(|held| held.since >= self.cap()));
-                if is_over || now.duration_since(self.begun) >= EXPIRES {
+                let held = self.hold.held().ok().flatten().map_or(Duration::ZERO, |held| held.since);
+                if held >= self.cap() || now.duration_since(self.begun) >= EXPIRES {
                     self.numbers.expired = true;
-                    return;
+                    return false;
+                }
+                // The start needs the rest.
+                if held >= late && !std::mem::replace(&mut is_cut, true) {
+                    self.end_what_keeps_it();
                 }
             }
             self.collect();
@@ -313,6 +297,7 @@ impl<'a> HoldSession<'a> {
                 false => MEDIUM,
             });
         }
+        true
     }
 
     /// Lets clients in, those first who have waited longest.
@@ -351,6 +336,7 @@ impl<'a> HoldSession<'a> {
             match self.again {
                 _ if self.listening.is_some() => self.report(Stage::Released),
                 Some(at) if now >= at || self.restart.is_under_way() => self.hold_again(),
+                Some(_) if self.is_deaf_at(self.restart.named()) => self.hold_again(),
                 Some(_) => self.job.wait(MEDIUM),
                 None => self.job.wait(COARSE),
             }
@@ -358,7 +344,7 @@ impl<'a> HoldSession<'a> {
     }
 
     fn look(&mut self) {
-        match self.restart.look(&self.netns) {
+        match self.restart.look(&self.netns, &self.hold.awaited()) {
             Ok(listening) => self.listening = listening,
             Err(error) => tracing::debug!(pod_uid = self.job.uid, %error, "can't look for listeners"),
         }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use hitless_kernel::Connection;
 
+use super::asked::Asked;
 use crate::drain::quiet::Quiet;
 
 /// Pieces that are closer together are one.
@@ -30,6 +31,8 @@ pub(super) struct Answers {
     seen: HashMap<u64, Answer>,
     /// The longest that was seen between two pieces of one answer, on any connection.
     longest_pause: Duration,
+    /// Those that were asked to end.
+    pub(super) asked: Asked,
 }
 
 #[derive(Clone, Copy)]
@@ -51,11 +54,13 @@ impl Answers {
     /// Before a look at all connections.
     pub(super) fn begin(&mut self) {
         self.seen.clear();
+        self.asked.begin();
     }
 
     /// After it: those that are gone are forgotten.
     pub(super) fn end(&mut self) {
         std::mem::swap(&mut self.known, &mut self.seen);
+        self.asked.end();
     }
 
     /// Forgets all connections, and not what was learned of them.
@@ -115,7 +120,17 @@ mod tests {
             timeouts: 0,
         };
         let state = TcpState::Established;
-        Connection { local: address, peer: address, state, inode: 1, cookie: 7, rqueue: 0, wqueue: 0, info: Some(info) }
+        Connection {
+            local: address,
+            peer: address,
+            state,
+            inode: 1,
+            cookie: 7,
+            rqueue: 0,
+            wqueue: 0,
+            shut_for_reading: false,
+            info: Some(info),
+        }
     }
 
     /// What is said after each look: (milliseconds, bytes received, bytes sent).

@@ -99,7 +99,17 @@ mod tests {
     fn connection(cookie: u64) -> Connection {
         let address = "10.0.0.1:80".parse().unwrap();
         let state = TcpState::Established;
-        Connection { local: address, peer: address, state, inode: 1, cookie, rqueue: 0, wqueue: 0, info: None }
+        Connection {
+            local: address,
+            peer: address,
+            state,
+            inode: 1,
+            cookie,
+            rqueue: 0,
+            wqueue: 0,
+            shut_for_reading: false,
+            info: None,
+        }
     }
 
     /// How many are waited for that may be probes, after each look: (milliseconds, connections). All are the node's own.

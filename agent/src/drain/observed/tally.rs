@@ -7,6 +7,7 @@ use hitless_api::PortTreatment;
 use hitless_kernel::{Activity, Among, Connection, Origin, TcpState, classify, is_between_requests};
 
 use super::answers::Answers;
+use super::asked;
 use super::node_connections::NodeConnections;
 use super::target::{Stage, Target};
 use crate::drain::ambiguous::ambiguous_unused;
@@ -54,6 +55,8 @@ pub(super) struct Ends {
     /// The same of the pod's other containers, to be closed when its containers are replaced. Before, a proxy would open others for
     /// its clients.
     pub(super) siblings: Vec<Connection>,
+    /// Those that were asked to end and have not ended in time, to be reset.
+    pub(super) overdue: Vec<Connection>,
     /// All that are waited for, if they are to be reset.
     pub(super) waited: Vec<Connection>,
     /// There are no more of them to be closed behind these.
@@ -62,7 +65,7 @@ pub(super) struct Ends {
 
 impl Default for Ends {
     fn default() -> Self {
-        Self { http1: Vec::new(), siblings: Vec::new(), waited: Vec::new(), is_last_batch: true }
+        Self { http1: Vec::new(), siblings: Vec::new(), overdue: Vec::new(), waited: Vec::new(), is_last_batch: true }
     }
 }
 
@@ -164,7 +167,9 @@ impl<'a> Tally<'a> {
             return;
         }
         self.count_open(connection, is_http1);
-        if is_http1 {
+        if treatment == PortTreatment::Http1 && connection.shut_for_reading {
+            self.note_asked(connection);
+        } else if is_http1 {
             self.note_http1(connection);
         }
     }
@@ -216,6 +221,18 @@ impl<'a> Tally<'a> {
             self.ends.http1.push(connection.clone());
         } else {
             self.ends.is_last_batch = false;
+        }
+    }
+
+    /// Asked once, it is asked no more.
+    fn note_asked(&mut self, connection: &Connection) {
+        let lasts = match self.target.stage {
+            Stage::Leaving | Stage::Draining | Stage::Destroying => asked::LASTS,
+            // Its server is about to be stopped, which may take long.
+            Stage::Replacing => Duration::ZERO,
+        };
+        if self.answers.asked.is_overdue(connection, lasts, self.now) && self.ends.overdue.len() < BATCH {
+            self.ends.overdue.push(connection.clone());
         }
     }
 

@@ -3,7 +3,7 @@
 use hitless_api::DrainSpec;
 use hitless_api::pod::PodView;
 
-use crate::drain::{must_listen, sctp_port};
+use crate::drain::{has_udp, must_listen, sctp_port};
 
 /// How a pod is to be looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +20,8 @@ pub struct Target {
     pub must_listen: bool,
     /// A port where the pod serves by SCTP: nothing can be counted.
     pub sctp: Option<u16>,
+    /// It serves by UDP, too: as long as datagrams come, it is not quiet.
+    pub udp: bool,
 }
 
 impl Target {
@@ -27,8 +29,8 @@ impl Target {
     #[must_use]
     pub fn new(pod: &PodView, stage: Stage, drain: DrainSpec, containers: Vec<String>) -> Self {
         let probe_periods = pod.containers.iter().flat_map(|container| &container.probe_periods).copied().collect();
-        let sctp = sctp_port(pod, &drain);
-        Self { stage, drain, probe_periods, containers, must_listen: must_listen(pod), sctp }
+        let (must_listen, sctp, udp) = (must_listen(pod), sctp_port(pod, &drain), has_udp(pod, &drain));
+        Self { stage, drain, probe_periods, containers, must_listen, sctp, udp }
     }
 }
 

@@ -113,7 +113,7 @@ prop_compose! {
         let [min_seconds, straggler_after_seconds, deadline_seconds, progress_seconds, soak_seconds, ttl_seconds] = numbers;
         Grant {
             drain: DrainSpec { min_seconds, straggler_after_seconds, stragglers, deadline_seconds, ..DrainSpec::default() },
-            verify: VerifySpec { progress_seconds, soak_seconds },
+            verify: VerifySpec { progress_seconds, soak_seconds, alone: soak_seconds % 2 == 1 },
             ttl_seconds,
             while_unavailable,
             mode,
@@ -183,7 +183,7 @@ prop_compose! {
         let result =
             ended.then(|| TransitionResult { outcome: Outcome::Failed, reason: "X".into(), report: BTreeMap::new() });
         Transition { id: grant.id.clone(), granted: grant.granted.clone(), phase, since: MicroTime(since), deadline: None, connections: None,
-            gap_milliseconds: None, hooks_done, hooks: Vec::new(), rollback, message: String::new(), result }
+            gap_milliseconds: None, ready_milliseconds: None, hooks_done, hooks: Vec::new(), rollback, message: String::new(), result }
     }
 }
 

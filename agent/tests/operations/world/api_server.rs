@@ -1,7 +1,7 @@
 //! What becomes of the agent's writes.
 
 use hitless_agent::decision::{Action, Direction};
-use hitless_api::{Grant, GrantMode, NodeTransitionStatus};
+use hitless_api::{Grant, GrantMode, GrantOp, NodeTransitionStatus};
 use jiff::SignedDuration;
 
 use super::pod::{self, FROM, TO};
@@ -111,6 +111,17 @@ impl World {
                 );
                 self.write("pods/status");
                 pod::set_in_service(&mut self.pod, true, reason, message, self.now);
+            }
+            Action::Patch(Direction::Forward) if grant.op == GrantOp::Relabel => {
+                self.write("pods");
+                for (label, change) in &grant.labels {
+                    let labels = &mut self.pod.view.labels;
+                    assert_eq!(labels.get(label), change.from.as_ref(), "the patch tests it");
+                    match &change.to {
+                        Some(value) => labels.insert(label.clone(), value.clone()),
+                        None => labels.remove(label),
+                    };
+                }
             }
             Action::Patch(direction) => {
                 let direction = *direction;

@@ -29,6 +29,8 @@ pub(crate) fn running(now: Timestamp) -> NodePod {
         ports: vec![],
         probe_periods: vec![1],
         delays_ready: true,
+        resources: None,
+        start_seconds: 0,
     };
     let container = ContainerView {
         spec: spec.into(),
@@ -54,6 +56,7 @@ pub(crate) fn running(now: Timestamp) -> NodePod {
         owner: None,
         node: Some("n1".into()),
         containers: vec![container],
+        init: None,
         pull_identity: hitless_api::PullIdentity::default(),
         conditions: Conditions::from_iter([
             ("Ready".to_owned(), condition("")),
@@ -72,7 +75,7 @@ pub(crate) fn running(now: Timestamp) -> NodePod {
         claims: Vec::new(),
     };
     let grace = std::time::Duration::from_secs(30);
-    NodePod { view, has_labels: true, has_annotations: false, ips: Vec::new(), grace }
+    NodePod { view, has_labels: true, has_annotations: false, ips: Vec::new(), pre_stop: BTreeMap::new(), grace }
 }
 
 /// What a status patch of this condition does.

@@ -141,3 +141,32 @@ fn with_a_cluster_a_rule_has_one_error_however_many_workloads_it_selects() {
         "{said}"
     );
 }
+
+#[test]
+fn a_budget_by_a_label_that_no_node_has_is_an_error_once_the_nodes_are_known() {
+    let text = "apiVersion: hitless.dev/v1alpha1
+kind: TransitionBudget
+metadata: {name: zone}
+spec:
+  selector: {}
+  topology:
+    key: topology.kubernetes.io/zone
+    maxUnavailableDomains: 1
+";
+    let (mut objects, mut unreadable) = (Vec::new(), Vec::new());
+    files::parse("rules.yaml", text, "team", &mut objects, &mut unreadable);
+    let found = |nodes: &[&str]| {
+        let node = |labels: &str| {
+            let labels: serde_json::Value = serde_json::from_str(labels).unwrap();
+            let meta = serde_json::from_value(serde_json::json!({"name": "n1", "labels": labels})).unwrap();
+            hitless_rollout::snapshot::NodeView::from(&meta)
+        };
+        let nodes: Vec<_> = nodes.iter().map(|labels| node(labels)).collect();
+        topology::check(&objects, &nodes).into_iter().map(|found| (found.line, found.text)).collect::<Vec<_>>()
+    };
+    let words = "no node has the label topology.kubernetes.io/zone, so this limit can never be kept; label the nodes, or take \
+                 topology out of the budget";
+    assert_eq!(found(&[r#"{"kubernetes.io/os": "linux"}"#]), [(7, words.to_owned())]);
+    assert_eq!(found(&[r#"{"topology.kubernetes.io/zone": "a"}"#]), []);
+    assert_eq!(found(&[]), [], "nodes may not be read");
+}

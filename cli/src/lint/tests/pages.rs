@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::*;
 
 /// Keys of the parts of a kustomization that pages show.
-const KUSTOMIZATION: [&str; 3] = ["resources", "components", "images"];
+const KUSTOMIZATION: [&str; 4] = ["resources", "components", "images", "patches"];
 
 /// What is wrong with a block of YAML or JSON.
 fn faults(text: &str) -> Vec<String> {

@@ -1,7 +1,8 @@
 //! What a workload's file does not have: what its pods are made from, and its pods.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use hitless_api::names::labels;
 use hitless_gate::selector;
 use hitless_workloads::kind;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -43,6 +44,7 @@ pub(super) fn complete(
         raw.extend(WorkloadObject::of(made.part));
     }
     let selector: Option<LabelSelector> = serde_json::from_value(root["spec"]["selector"].clone()).ok();
+    let selector = selector.as_ref().map(selector::read);
     let owners: Vec<&str> = parts.iter().filter_map(|part| part["metadata"]["uid"].as_str()).chain([uid]).collect();
     let known: BTreeSet<String> = raw.iter().map(|each| each.view.id.uid.clone()).collect();
     let mut has_pods = false;
@@ -52,7 +54,7 @@ pub(super) fn complete(
         let uid = controller["uid"].as_str().unwrap_or_default();
         let is_owned = owners.contains(&uid);
         let is_elsewhere = known.contains(uid) && !is_owned;
-        let is_selected = selector.as_ref().is_some_and(|selector| selector::matches(selector, &labels));
+        let is_selected = matches!(&selector, Some(Ok(selector)) if selector.matches(&labels));
         let is_meant =
             is_selected && !is_elsewhere && (is_owned || controller.is_null() || object.is_owner(controller));
         if is_meant && (!is_owned || parts.is_empty()) {
@@ -71,9 +73,14 @@ pub(super) fn complete(
     }
     let width = count.to_string().len();
     for number in 0..count {
-        let name = match made.first_ordinal {
-            Some(first) => format!("{}-{}", object.name(), first + number),
-            None => format!("{}-{number:0width$}", object.name()),
+        // As its controller does: a Service may select a single pod of a StatefulSet.
+        let (name, own) = match made.first_ordinal.map(|first| first + number) {
+            Some(ordinal) => {
+                let name = format!("{}-{ordinal}", object.name());
+                let own = [(labels::POD_NAME, name.clone()), (labels::POD_INDEX, ordinal.to_string())];
+                (name, BTreeMap::from(own.map(|(label, value)| (label.to_owned(), value))))
+            }
+            None => (format!("{}-{number:0width$}", object.name()), BTreeMap::new()),
         };
         let mut pod = root["spec"]["template"].clone();
         let node = usize::try_from(number).ok().and_then(|number| nodes.get(number % nodes.len().max(1)));
@@ -81,7 +88,7 @@ pub(super) fn complete(
         pod["metadata"]["namespace"] = object.namespace().into();
         pod["metadata"]["uid"] = format!("Pod/{}/{name}", object.namespace()).into();
         pod["metadata"]["ownerReferences"] = json!([made.owner]);
-        add_labels(&mut pod, &made.labels);
+        add_labels(&mut pod, made.labels.iter().chain(&own));
         if let Some(node) = node {
             pod["spec"]["nodeName"] = node.clone().into();
         }

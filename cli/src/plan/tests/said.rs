@@ -59,7 +59,10 @@ fn a_rule_that_governs_nobody_is_a_note() {
     let absent = of("rules: [{name: a, availablePolicy: {maxUnavailableValue: 1}}]");
     assert!(absent.contains("PodTransitionRule/ptr: spec.selector is absent, so the rules govern no pod"), "{absent}");
     let bad = of("selector: {matchExpressions: [{key: a, operator: Near}]}, rules: []");
-    assert!(bad.contains("PodTransitionRule/ptr: spec.selector: ") && bad.contains("govern no pod"), "{bad}");
+    assert!(
+        bad.contains("PodTransitionRule/ptr: spec.selector: ") && bad.contains("no pod that it might mean passes"),
+        "{bad}"
+    );
     let other = of("selector: {matchLabels: {app: wep}}, rules: []");
     assert!(other.contains("PodTransitionRule/ptr selects no pod that is known here"), "{other}");
     let misspelt = notes(&format!("{}{}", web(2), rules("rules: []").replace("PodTransitionRule", "PodTransitonRule")));
@@ -118,7 +121,10 @@ fn pods_that_are_not_there_now_are_waited_for() {
         assert!(said.contains("note: pods that are not available now are assumed to come back at once"), "{said}");
     }
     let never = planned(&format!("{}{}", with_pods(4, 3, ""), budget("maxUnavailable: 0")));
-    assert!(matches!(never.ending(), Ending::Stuck("budget:web/maxUnavailable")), "no pod that comes back helps");
+    assert!(
+        matches!(never.ending(), Ending::Stuck(held) if held.rule == "budget:web/maxUnavailable"),
+        "no pod that comes back helps"
+    );
 }
 
 #[test]
@@ -186,7 +192,82 @@ fn texts_of_objects_stay_on_their_line() {
 fn where_nobody_goes_within_a_year_no_end_is_foretold() {
     let frozen = budget("blackouts: [{start: 2025-01-01T00:00:00Z, end: 2029-06-01T00:00:00Z}]");
     let report = planned(&format!("{}{frozen}", web(2)));
-    assert!(matches!(report.ending(), Ending::Stuck("budget:web/windows")));
+    assert!(matches!(report.ending(), Ending::Stuck(held) if held.rule == "budget:web/windows"));
     let text = text::render(&report);
     assert!(text.contains("nothing begins before 2029-06-01T00:00:00Z") && !text.contains("done after"), "{text}");
+}
+
+const ALL_STAY: &str = "
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: web}
+spec: {selector: {matchLabels: {app: web}}, minAvailable: 100%}
+";
+
+#[test]
+fn under_a_budget_that_lets_none_of_all_go_pods_go_beside_a_companion_where_one_may_run() {
+    let text = format!("{}{ALL_STAY}", web(3));
+    let report = planned(&text);
+    let said = text::render(&report);
+    assert!(matches!(report.ending(), Ending::Complete), "{said}");
+    assert!(said.contains("wave 3 of 3") && !said.contains("ever goes"), "one after the other: {said}");
+    let note =
+        "a companion pod of the new version serves while each pod is operated, because pdb:web wants all pods to stay";
+    assert!(report.notes.iter().any(|each| each == note), "{:?}", report.notes);
+    let closed = ALL_STAY.replace("minAvailable: 100%", "maxUnavailable: 0");
+    assert!(matches!(planned(&format!("{}{closed}", web(3))).ending(), Ending::Complete));
+    assert!(matches!(planned(&format!("{}{ALL_STAY}", web(1))).ending(), Ending::Complete), "a single pod, too");
+    let never =
+        text.replace("hitless.dev/update: in-place", "hitless.dev/update: in-place, hitless.dev/companion: Never");
+    let report = planned(&never);
+    assert!(matches!(report.ending(), Ending::Stuck(held) if held.rule == "pdb:web"), "{}", text::render(&report));
+    assert!(text::render(&report).contains("to unblock pdb:web: lower the minimum below 3"));
+}
+
+/// A StatefulSet `db`, with a budget that no pod ever passes.
+fn closed_set() -> String {
+    let set = web(3)
+        .replace("kind: Deployment", "kind: StatefulSet")
+        .replace("name: web, annotations", "name: db, annotations");
+    format!("{set}{}", budget("topology: {key: zone, maxUnavailableDomains: 1}"))
+        + "
+---
+apiVersion: v1
+kind: Node
+metadata: {name: n1, labels: {kubernetes.io/os: linux}}
+"
+}
+
+#[test]
+fn what_stops_a_rollout_is_a_rule_and_nobodys_turn_and_all_that_are_left_are_counted() {
+    let report = files(&closed_set(), &["-f", "x", "sts/db", "--image", "web=web:v2"]).unwrap();
+    let said = text::render(&report);
+    assert!(said.contains("then nothing moves any more; what is left: 3 pods"), "{said}");
+    assert!(
+        said.contains("because budget:web/topology: no node has the label zone, so this limit can never be kept"),
+        "{said}"
+    );
+    assert!(
+        said.contains("to unblock budget:web/topology: label the nodes, or take topology out of the budget"),
+        "{said}"
+    );
+    assert!(!said.contains("NotItsTurn"), "{said}");
+    let failure = show(&report, Format::Text).unwrap_err();
+    assert_eq!(
+        (failure.code(), failure.to_string()),
+        (3, "rule budget:web/topology would stop the rollout".to_owned())
+    );
+}
+
+#[test]
+fn a_companion_is_promised_where_one_may_run_and_nowhere_else() {
+    let deployment = notes(&web(1));
+    let set =
+        closed_set().split("\n---\napiVersion: hitless.dev").next().unwrap().replace("replicas: 3", "replicas: 1");
+    let set = files(&set, &["-f", "x", "sts/db", "--image", "web=web:v2"]).unwrap();
+    let said = text::render(&set);
+    assert!(said.contains("no companion pod can serve") && !said.contains("a companion pod tries it first"), "{said}");
+    assert!(said.contains("a second replica would serve meanwhile"), "{said}");
+    assert!(deployment.contains("a companion pod tries it first"), "{deployment}");
 }

@@ -223,3 +223,27 @@ fn where_something_is_done_to_a_pod_the_workload_is_not_idle() {
     let status = web(&others);
     assert_eq!((status.stage, status.restart), ("Operating", None));
 }
+
+#[test]
+fn a_rollout_says_that_all_pods_have_its_version_only_once_they_have() {
+    let draining = json!({"id": "g", "phase": "Operating", "since": "2026-01-01T00:00:20.000000Z"});
+    let brought = |name: &str| crate::scene::brought(pod(name, "web:v2"), "web:v2");
+    let status = web(&with_grant(rollout(&[brought("a")]), "a", &draining));
+    assert_eq!((status.stage, status.updated, status.total), ("Finishing", 0, 1));
+    assert_eq!(status.why, "no pod waits any more; 1 is still being brought to its version");
+    let status = web(&rollout(&[brought("a")]));
+    assert_eq!((status.stage, status.updated), ("Finishing", 1));
+    assert_eq!(status.why, "all pods have its version, and the workload's own objects follow");
+}
+
+#[test]
+fn a_companion_pod_that_leaves_takes_nothing_from_those_that_have_the_version() {
+    let mut companion = pod("web-companion", "web:v2");
+    companion["metadata"]["labels"]["hitless.dev/companion"] = json!("key");
+    companion["metadata"]["ownerReferences"] = json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "deployment", "controller": true}]);
+    companion["status"]["conditions"] = json!([{"type": "hitless.dev/InService", "status": "False"}]);
+    let all = [pod("a", "web:v2"), companion];
+    let snapshot = with_object(idle(&all), 0, |deployment| deployment["spec"]["replicas"] = json!(1));
+    let status = web(&with_grant(snapshot, "web-companion", &Value::Null));
+    assert_eq!((status.updated, status.total), (1, 1), "{status:?}");
+}

@@ -8,7 +8,7 @@ use hitless_api::{Grant, PodRef, TransitionLedgerSpec};
 use hitless_rollout::gate_cache::GateCache;
 use hitless_rollout::prefetch::{PrefetchState, PrefetchView, Pull};
 use hitless_rollout::round::{Write, round};
-use hitless_rollout::snapshot::{AgentState, LedgerView, NodeUnfit, NodeView, Version};
+use hitless_rollout::snapshot::{AgentState, LedgerView, NodePressure, NodeView, Version};
 use jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -36,6 +36,7 @@ pub(super) enum Quirk {
     Hooks,
     LeaveWished,
     HoldWished,
+    TooLarge,
     HostNetwork,
     Mirror,
     OfJob,
@@ -91,7 +92,7 @@ pub(super) enum Images {
     /// The node does not have it.
     Absent,
     /// The same, and nothing is brought there.
-    Cordoned,
+    FullDisk,
     Pulling,
     Failed,
     /// It is there, and the owner wants no more for now.
@@ -110,6 +111,7 @@ fn quirk() -> impl Strategy<Value = Quirk> {
         Hooks,
         LeaveWished,
         HoldWished,
+        TooLarge,
         HostNetwork,
         Mirror,
         OfJob,
@@ -140,7 +142,7 @@ pub(super) fn draw() -> impl Strategy<Value = Draw> {
     let nodes = (known(), known(), features, 0i64..3, prop::bool::weighted(0.03), prop::bool::weighted(0.03));
     let images = prop_oneof![
         6 => Just(Images::Unseen),
-        3 => prop::sample::select(vec![Images::Absent, Images::Cordoned, Images::Pulling, Images::Failed, Images::Only]),
+        3 => prop::sample::select(vec![Images::Absent, Images::FullDisk, Images::Pulling, Images::Failed, Images::Only]),
     ];
     let all = (prop::collection::vec(quirk(), 1..5), past(), around, nodes, images);
     all.prop_map(|(pods, past, around, nodes, images)| {
@@ -195,6 +197,7 @@ fn shape(name: &str, quirk: Quirk) -> Value {
         }
         Quirk::UpToDate => pod["spec"]["containers"][0]["image"] = json!("web:v2"),
         Quirk::NotReady => pod["status"]["conditions"] = json!([{"type": "Ready", "status": "False"}]),
+        Quirk::TooLarge => annotate(json!({"hitless.dev/too-large": "20000"})),
         Quirk::HostNetwork => pod["spec"]["hostNetwork"] = json!(true),
         Quirk::Terminating => pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z"),
         Quirk::Unscheduled => pod["spec"]["nodeName"] = Value::Null,
@@ -258,12 +261,13 @@ fn nodes(snapshot: &mut Snapshot, draw: &Draw) {
 }
 
 fn images(snapshot: &mut Snapshot, images: Images) {
-    snapshot.cluster.unknown.images = !matches!(images, Images::Absent | Images::Cordoned);
+    snapshot.cluster.unknown.images = !matches!(images, Images::Absent | Images::FullDisk);
     let state = match images {
         Images::Unseen | Images::Absent => return,
-        Images::Cordoned => {
+        Images::FullDisk => {
             if let Some(node) = snapshot.cluster.nodes.get_mut("n1") {
-                Arc::make_mut(node).unfit = Some(NodeUnfit::Cordoned);
+                let pressure = NodePressure { condition: "DiskPressure", since: Some(now()) };
+                Arc::make_mut(node).pressure = Some(pressure);
             }
             return;
         }
@@ -281,6 +285,7 @@ fn images(snapshot: &mut Snapshot, images: Images) {
         attempt: 1,
         node: pull.node,
         image: pull.image,
+        rewritten: None,
         created: Some(now()),
         deleting: false,
         state: state.clone(),

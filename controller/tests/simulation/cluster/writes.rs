@@ -10,8 +10,8 @@ use super::Cluster;
 impl Cluster {
     pub(super) fn prefetch(&mut self, write: &PrefetchWrite) -> bool {
         match write {
-            PrefetchWrite::Create { pull, attempt, owner } => {
-                let mut pod = prefetch::manifest(pull, *attempt, owner);
+            PrefetchWrite::Create { pull, attempt, resources, owner } => {
+                let mut pod = prefetch::manifest(pull, *attempt, *resources, owner);
                 let name = pod["metadata"]["name"].as_str().unwrap().to_owned();
                 pod["metadata"]["uid"] = json!(format!("uid-{name}"));
                 pod["metadata"]["creationTimestamp"] = json!(self.now.to_string());

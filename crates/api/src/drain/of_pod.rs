@@ -1,7 +1,7 @@
 //! How a pod is drained: its annotation over policies over the built-in defaults (docs/contract.md 13).
 
 use crate::names::annotations;
-use crate::pod::PodView;
+use crate::pod::{PodView, PortView, Protocol};
 use crate::{DrainOverrides, DrainSpec, Hook, ModeWish, PortDrain, PortTreatment};
 
 /// What is wished of a pod's drain can't be used.
@@ -89,7 +89,10 @@ impl DrainSpec {
         }
         own.apply(&mut spec);
         spec.ports.truncate(Self::MAX_PORTS);
-        for declared in pod.containers.iter().flat_map(|container| &container.ports) {
+        // A number may be two ports, one for each protocol: DNS, HTTP/3. Of UDP nothing is waited for, so the other one decides.
+        let declared = || pod.containers.iter().flat_map(|container| &container.ports);
+        let is_udp = |port: &&PortView| port.protocol == Protocol::Udp;
+        for declared in declared().filter(|port| !is_udp(port)).chain(declared().filter(is_udp)) {
             if spec.ports.len() < Self::MAX_PORTS && !spec.ports.iter().any(|known| known.port == declared.port) {
                 let told = told(declared.port).filter(|_| declared.treatment != PortTreatment::Udp);
                 spec.ports.push(PortDrain { port: declared.port, treat: told.unwrap_or(declared.treatment) });
@@ -142,6 +145,18 @@ mod tests {
             .unwrap();
         assert_eq!((own.min_seconds, own.deadline_seconds), (1, 90));
         assert_eq!((own.treatment(80), own.treatment(81)), (PortTreatment::Ignore, PortTreatment::Tcp));
+    }
+
+    #[test]
+    fn a_number_that_is_a_port_of_both_protocols_is_treated_as_that_of_tcp() {
+        for ports in [
+            json!([{"containerPort": 53, "protocol": "UDP"}, {"containerPort": 53}]),
+            json!([{"containerPort": 53}, {"containerPort": 53, "protocol": "UDP"}]),
+        ] {
+            let pod = json!({"metadata": {}, "spec": {"containers": [{"name": "c", "ports": ports}]}});
+            let pod = PodView::from(&serde_json::from_value::<Pod>(pod).unwrap());
+            assert_eq!(DrainSpec::of(&pod).unwrap().ports, [PortDrain { port: 53, treat: PortTreatment::Tcp }]);
+        }
     }
 
     #[test]

@@ -15,6 +15,7 @@ pub struct Sharing {
     containers: Pool<ContainerSpec>,
     images: Pool<String>,
     names: Pool<String>,
+    lists: Pool<Vec<String>>,
     words: Pool<ConditionWords>,
 }
 
@@ -29,6 +30,9 @@ impl Sharing {
         for (name, condition) in &mut pod.conditions.0 {
             self.names.share(name);
             self.words.share(&mut condition.words);
+        }
+        if let Some(init) = &mut pod.init {
+            self.lists.share(init);
         }
         for container in &mut pod.containers {
             self.containers.share(&mut container.spec);

@@ -28,10 +28,12 @@ pub(super) struct Live {
     is_unknown_label: Option<bool>,
     /// Members taken in this round, by node.
     taken_on: HashMap<Symbol, u64>,
-    /// Members taken in this round that were Ready only recently, by node: nobody goes because they count as down already.
+    /// Members taken in this round that counted as down already, by node: nobody goes because they do.
     recent_on: HashMap<Symbol, u64>,
     /// Taken in this round.
-    taken: Vec<u32>,
+    pub(super) taken: Vec<u32>,
+    /// Members in trial by node, once somebody has asked, and with whether only operations under way count.
+    pub(super) tries_on: HashMap<bool, HashMap<Option<Symbol>, u64>>,
     holders: HashMap<(Who, Option<Symbol>), Holders>,
 }
 
@@ -57,12 +59,18 @@ impl Live {
         Self { counts: Counts { total: 1, available: 1, ..Counts::default() }, ..Self::default() }
     }
 
-    /// Whether one more available pod may go under these limits; the maximum is asked first, as upstream. One that was
-    /// Ready only recently is counted as unavailable, and does not stand in its own way.
-    pub(super) fn availability(&self, limits: Limits, is_recently_ready: bool) -> Result<Reason, Reason> {
-        let itself = u64::from(is_recently_ready);
-        let Counts { total, missing, available, .. } = self.counts;
-        let (available, unavailable) = (available + itself, self.counts.gone().saturating_sub(itself));
+    /// The base of percentages, for pods of a namespace for which `own` members are set aside.
+    pub(super) fn total(&self, own: u64) -> u64 {
+        self.counts.total.saturating_sub(self.counts.aside.saturating_sub(own))
+    }
+
+    /// Whether one more available pod may go under these limits; the maximum is asked first, as upstream. One that is
+    /// counted as unavailable does not stand in its own way. `own` members are set aside for its namespace.
+    pub(super) fn availability(&self, limits: Limits, is_down: bool, own: u64) -> Result<Reason, Reason> {
+        let itself = u64::from(is_down);
+        let Counts { missing, available, .. } = self.counts;
+        let total = self.total(own);
+        let (available, unavailable) = (available + itself, (self.counts.gone() + own).saturating_sub(itself));
         let max_unavailable = limits.max_unavailable.map(|limit| limit.of(total));
         let min_available = limits.min_available.map(|limit| limit.of(total));
         let has_extra = |quota: u64| limits.counts_extra_pods && available + quota > total;
@@ -75,8 +83,8 @@ impl Live {
         Ok(Reason::WithinBudget { total, unavailable, max_unavailable, available, min_available })
     }
 
-    pub(super) fn concurrent(&self, most: u64) -> Result<Reason, Reason> {
-        let running = self.counts.reserved;
+    pub(super) fn concurrent(&self, most: u64, own: u64) -> Result<Reason, Reason> {
+        let running = self.counts.reserved + own;
         if running < most {
             Ok(Reason::FewRunning { most, running })
         } else {
@@ -108,8 +116,7 @@ impl Live {
         let of = |node: &Symbol| domain(gate, Some(*node), key);
         let own = domain(gate, pod.node, key);
         if own.is_empty() && *self.is_unknown_label.get_or_insert_with(|| gate.is_unknown_node_label(key)) {
-            let text = format!("topology.key: no node has the label {key}, so all nodes would be one domain");
-            return Err(Reason::Misconfigured { text });
+            return Err(Reason::NoNodeHasLabel { key: key.to_owned() });
         }
         // Not those that go in this very round: they may go because this one's domain counts as down already.
         let others_down = |itself: &Symbol| {
@@ -140,7 +147,7 @@ impl Live {
     pub(super) fn per_node(&self, group: &Group, pod: &Pod, node: &str, fewest: u64) -> Result<Reason, Reason> {
         let taken = pod.node.and_then(|node| self.taken_on.get(&node)).copied().unwrap_or_default();
         let listed = pod.node.and_then(|node| group.nodes.get(&node)).map_or(1, |count| count.available);
-        let available = (listed + u64::from(pod.is_recently_ready())).saturating_sub(taken);
+        let available = (listed + u64::from(pod.is_down_unreserved())).saturating_sub(taken);
         let node = node.to_owned();
         if available > fewest {
             Ok(Reason::EnoughOnNode { node, fewest, available })
@@ -149,14 +156,14 @@ impl Live {
         }
     }
 
-    /// Its node, if that has no other unavailable member than this one, which was Ready only recently.
+    /// Its node, if that has no other unavailable member than this one.
     fn is_down_by_itself(&self, group: &Group, pod: &Pod) -> Option<Symbol> {
-        let node = pod.node.filter(|_| pod.is_recently_ready())?;
+        let node = pod.node.filter(|_| pod.is_down_unreserved())?;
         (self.unavailable_on(group, node) <= 1 && group.down_on.contains(&node) && !self.newly_down_on.contains(&node))
             .then_some(node)
     }
 
-    /// Unavailable members on the node, without those that go in this round and were Ready only recently.
+    /// Unavailable members on the node, without those that go in this round and counted so already.
     fn unavailable_on(&self, group: &Group, node: Symbol) -> u64 {
         let all = group.nodes.get(&node).map_or(0, |count| count.unavailable);
         all.saturating_sub(self.recent_on.get(&node).copied().unwrap_or_default())
@@ -165,14 +172,20 @@ impl Live {
     /// A member goes.
     pub(super) fn take(&mut self, group: &Group, id: u32, pod: &Pod) {
         self.counts.reserved += 1;
+        self.counts.unverified -= u64::from(pod.is_unverified());
         self.taken.push(id);
-        if pod.is_recently_ready()
+        for (under_way_only, tries_on) in &mut self.tries_on {
+            if *under_way_only || !pod.is_unverified() {
+                *tries_on.entry(pod.node).or_default() += 1;
+            }
+        }
+        if pod.is_down_unreserved()
             && let Some(node) = pod.node.filter(|_| self.counts_nodes)
         {
             *self.recent_on.entry(node).or_default() += 1;
         }
         // Who is counted as unavailable already takes nothing more.
-        if !pod.is_free() || pod.is_recently_ready() {
+        if !pod.is_free() || pod.is_down_unreserved() {
             return;
         }
         self.counts.available = self.counts.available.saturating_sub(1);
@@ -197,12 +210,22 @@ impl Live {
         let concerned = |pod: &Pod| who != Who::DownOnNode || pod.node == node;
         let holders = self.holders.entry((who, node)).or_insert_with(|| {
             let down = group.down.iter().filter_map(|id| gate.pods.get(*id as usize));
-            Holders::of(gate, down.filter(|pod| concerned(pod) && (who != Who::Running || pod.is_reserved())))
+            let holds = |pod: &&Pod| {
+                concerned(pod)
+                    && match who {
+                        Who::Down | Who::DownOnNode => true,
+                        Who::Running => pod.is_reserved(),
+                        Who::InTrial => pod.is_reserved() || pod.is_unverified(),
+                    }
+            };
+            Holders::of(gate, down.filter(holds))
         });
         if holders.taken != self.taken.len() && holders.longest.len() < NAMED {
             let goes = self.taken.iter().filter_map(|id| gate.pods.get(*id as usize));
-            let goes =
-                goes.filter(|pod| concerned(pod) && (who == Who::Running || pod.is_free() && !pod.is_recently_ready()));
+            let goes = goes.filter(|pod| {
+                let always = matches!(who, Who::Running | Who::InTrial);
+                concerned(pod) && (always || pod.is_free() && !pod.is_recently_ready())
+            });
             let goes = goes.map(|pod| BudgetConsumer {
                 pod: pod.name.text(&gate.symbols),
                 why: Consumption::GoesNow,
@@ -234,6 +257,7 @@ impl Holders {
             why: match pod {
                 pod if pod.is_reserved() => Consumption::Reserved,
                 pod if pod.is_recently_ready() => Consumption::RecentlyReady,
+                pod if pod.is_leaving() => Consumption::Leaving,
                 _ => Consumption::Unavailable,
             },
             since: *since,
@@ -243,6 +267,6 @@ impl Holders {
     }
 }
 
-fn domain(gate: &Gate, node: Option<Symbol>, key: &str) -> String {
+pub(super) fn domain(gate: &Gate, node: Option<Symbol>, key: &str) -> String {
     node.and_then(|node| gate.node_label(node, key)).unwrap_or_default().to_owned()
 }

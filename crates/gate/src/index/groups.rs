@@ -13,6 +13,7 @@ use super::owners::Owner;
 use super::pods::{LabelClass, PodState};
 use super::{Gate, Pod, Selector, id};
 use crate::policy::{Policy, Source};
+use crate::selector::Selector as Understood;
 
 /// How many pods of a group are there and available, per uid and never twice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,6 +30,10 @@ pub(crate) struct Counts {
     pub(crate) reserved: u64,
     /// Whose last operation has failed.
     pub(crate) failed: u64,
+    /// With the new version, not available (for long enough) and not reserved.
+    pub(crate) unverified: u64,
+    /// In `total`, and neither available nor unavailable nor reserved: [`Group::aside_of`], and lost ones.
+    pub(crate) aside: u64,
 }
 
 impl Counts {
@@ -73,6 +78,8 @@ pub(crate) struct Group {
     pub(crate) down_on: HashSet<Symbol>,
     /// When operations brought members back, with the number of these, where the policy asks for it.
     returns: BTreeMap<Timestamp, u32>,
+    /// Members by namespace that count for pods of that namespace only.
+    aside: HashMap<Symbol, u64>,
 }
 
 impl Group {
@@ -87,7 +94,23 @@ impl Group {
             nodes: HashMap::new(),
             down_on: HashSet::new(),
             returns: BTreeMap::new(),
+            aside: HashMap::new(),
         }
+    }
+
+    /// Members that pods of this namespace find unavailable and reserved, and pods of other namespaces do not find at all: in a budget of
+    /// the whole cluster one namespace can't hold for ever what all others need (docs/contract.md 38).
+    pub(crate) fn aside_of(&self, namespace: Symbol) -> u64 {
+        self.aside.get(&namespace).copied().unwrap_or_default()
+    }
+
+    fn is_aside(&self, state: PodState) -> bool {
+        self.scope.is_none() && state.overdue && state.reserved
+    }
+
+    /// Where nobody has written that it counts.
+    fn is_lost(&self, state: PodState) -> bool {
+        self.policy.source.is_none() && state.is_lost()
     }
 
     /// The last time that an operation brought a member back, where the policy asks for it.
@@ -102,7 +125,17 @@ impl Group {
         }
     }
 
-    pub(super) fn add(&mut self, known: u32, node: Option<Symbol>, state: PodState) {
+    pub(super) fn add(&mut self, known: u32, (namespace, node): (Symbol, Option<Symbol>), state: PodState) {
+        self.counts.failed += u64::from(state.failed);
+        if self.is_lost(state) {
+            self.counts.aside += 1;
+            return;
+        }
+        if self.is_aside(state) {
+            self.counts.aside += 1;
+            *self.aside.entry(namespace).or_default() += 1;
+            return;
+        }
         if state.counts_available() {
             self.counts.available += 1;
         } else {
@@ -110,7 +143,7 @@ impl Group {
             self.down.insert(known);
         }
         self.counts.reserved += u64::from(state.reserved);
-        self.counts.failed += u64::from(state.failed);
+        self.counts.unverified += u64::from(state.is_unverified());
         if let Some(node) = node.filter(|_| self.policy.counts_nodes) {
             let count = self.nodes.entry(node).or_default();
             if state.counts_available() {
@@ -125,7 +158,22 @@ impl Group {
         }
     }
 
-    pub(super) fn remove(&mut self, known: u32, node: Option<Symbol>, state: PodState) {
+    pub(super) fn remove(&mut self, known: u32, (namespace, node): (Symbol, Option<Symbol>), state: PodState) {
+        self.counts.failed -= u64::from(state.failed);
+        if self.is_lost(state) {
+            self.counts.aside -= 1;
+            return;
+        }
+        if self.is_aside(state) {
+            self.counts.aside -= 1;
+            if let Some(count) = self.aside.get_mut(&namespace) {
+                *count -= 1;
+                if *count == 0 {
+                    self.aside.remove(&namespace);
+                }
+            }
+            return;
+        }
         if state.counts_available() {
             self.counts.available -= 1;
         } else {
@@ -133,7 +181,7 @@ impl Group {
             self.down.remove(&known);
         }
         self.counts.reserved -= u64::from(state.reserved);
-        self.counts.failed -= u64::from(state.failed);
+        self.counts.unverified -= u64::from(state.is_unverified());
         if let Some(node) = node.filter(|_| self.policy.counts_nodes)
             && let Some(count) = self.nodes.get_mut(&node)
         {
@@ -171,21 +219,21 @@ pub(super) fn each_base(groups: &mut Slab<Group>, owner: &Owner, known: u32, cha
 
 impl Gate {
     /// Whether a selector that is not one of the groups' selects the pods of a class.
-    pub(crate) fn selects(&self, wanted: &LabelSelector, class: &LabelClass) -> bool {
+    pub(crate) fn selects(&self, wanted: &Understood<'_>, class: &LabelClass) -> bool {
         let text = |symbol| self.symbols.text(symbol);
         let get = |key: &str| {
             class.labels.pairs().iter().find(|(known, _)| text(*known) == key).map(|(_, value)| text(*value))
         };
-        crate::selector::matches_by(wanted, get)
+        wanted.matches_by(get)
     }
 
     /// Counts a pod in (or, with `add` false, out of) each of its groups.
     pub(super) fn count(&mut self, known: u32, add: bool) {
         let Some(pod) = self.pods.get(known as usize) else { return };
-        let selecting = self.classes.get(pod.class as usize).map_or(&[] as &[u32], |class| &class.groups);
+        let Some(class) = self.classes.get(pod.class as usize) else { return };
         let own = pod.owner().and_then(|owner| self.owners.get(owner as usize)).map(|owner| owner.group);
-        for group in selecting.iter().copied().chain(own) {
-            count_in(&mut self.groups, &mut self.owners, group, known, pod, add);
+        for group in class.groups.iter().copied().chain(own) {
+            count_in((&mut self.groups, group), &mut self.owners, known, (class.namespace, pod), add);
         }
     }
 
@@ -219,7 +267,7 @@ impl Gate {
         policy: Policy,
     ) {
         let scope = namespace.map(|namespace| self.symbols.intern(namespace));
-        let selector = selector.map_or_else(Selector::nobody, |selector| Selector::intern(&mut self.symbols, selector));
+        let selector = Selector::of_limit(&mut self.symbols, selector);
         let group = Group::new(scope, selector, policy);
         if let Some(known) = self.by_source.get(&source).copied()
             && let Some(old) = self.groups.get_mut(known as usize)
@@ -297,16 +345,23 @@ impl Gate {
 
     fn count_class(&mut self, class: u32, group: u32, add: bool) {
         let Some(class) = self.classes.get(class as usize) else { return };
+        let namespace = class.namespace;
         let members: Vec<u32> = self.members(class).map(|(known, _)| known).collect();
         for known in members {
             if let Some(pod) = self.pods.get(known as usize) {
-                count_in(&mut self.groups, &mut self.owners, group, known, pod, add);
+                count_in((&mut self.groups, group), &mut self.owners, known, (namespace, pod), add);
             }
         }
     }
 }
 
-fn count_in(groups: &mut Slab<Group>, owners: &mut Slab<Owner>, id: u32, known: u32, pod: &Pod, add: bool) {
+fn count_in(
+    (groups, id): (&mut Slab<Group>, u32),
+    owners: &mut Slab<Owner>,
+    known: u32,
+    (namespace, pod): (Symbol, &Pod),
+    add: bool,
+) {
     let Some(group) = groups.get_mut(id as usize) else { return };
     match pod.owner().and_then(|owner| Some((owner, owners.get_mut(owner as usize)?))) {
         Some((owner, facts)) => {
@@ -332,8 +387,8 @@ fn count_in(groups: &mut Slab<Group>, owners: &mut Slab<Owner>, id: u32, known: 
         None => group.counts.total -= 1,
     }
     if add {
-        group.add(known, pod.node, pod.state());
+        group.add(known, (namespace, pod.node), pod.state());
     } else {
-        group.remove(known, pod.node, pod.state());
+        group.remove(known, (namespace, pod.node), pod.state());
     }
 }

@@ -7,7 +7,7 @@ use hashbrown::DefaultHashBuilder;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use super::interner::{Interner, Symbol};
-use crate::selector;
+use crate::selector::{self, Operator};
 
 /// Labels in the order of their symbols.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,14 +50,6 @@ impl Labels {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Operator {
-    In,
-    NotIn,
-    Exists,
-    DoesNotExist,
-}
-
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Requirement {
     key: Symbol,
@@ -65,43 +57,67 @@ struct Requirement {
     values: Vec<Symbol>,
 }
 
-/// A selector; one that can't be understood selects nobody, as [`selector::matches`].
+/// Whom a limit is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Selector {
+pub(crate) enum Selector {
+    /// Nobody: there is no selector.
+    Nobody,
+    /// Who has these labels; all of its reach where it asks for none, and where it can't be understood, as [`selector::limits`].
+    Those(Those),
+}
+
+/// Labels that are wanted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Those {
     pairs: Vec<(Symbol, Symbol)>,
     requirements: Vec<Requirement>,
-    nobody: bool,
 }
 
 impl Selector {
-    pub(crate) fn intern(symbols: &mut Interner, from: &LabelSelector) -> Self {
-        let pairs = from.match_labels.iter().flatten().map(|(key, value)| (symbols.intern(key), symbols.intern(value)));
-        let pairs = pairs.collect();
-        let requirements = from
-            .match_expressions
-            .iter()
-            .flatten()
-            .map(|each| Requirement {
-                key: symbols.intern(&each.key),
-                operator: match each.operator.as_str() {
-                    "In" => Operator::In,
-                    "NotIn" => Operator::NotIn,
-                    "Exists" => Operator::Exists,
-                    // Whatever else there is is a fault, and then nobody is selected.
-                    _ => Operator::DoesNotExist,
-                },
-                values: each.values.iter().flatten().map(|value| symbols.intern(value)).collect(),
-            })
-            .collect();
-        Self { pairs, requirements, nobody: selector::fault(from).is_some() }
-    }
-
-    /// One that selects nobody.
-    pub(crate) fn nobody() -> Self {
-        Self { pairs: Vec::new(), requirements: Vec::new(), nobody: true }
+    pub(crate) fn of_limit(symbols: &mut Interner, from: Option<&LabelSelector>) -> Self {
+        match from.map(selector::read) {
+            None => Self::Nobody,
+            Some(Ok(understood)) => Self::Those(Those::intern(symbols, &understood)),
+            Some(Err(_)) => Self::Those(Those::default()),
+        }
     }
 
     pub(crate) fn release(&self, symbols: &mut Interner) {
+        match self {
+            Self::Nobody => {}
+            Self::Those(those) => those.release(symbols),
+        }
+    }
+
+    /// A label that everything selected has: what the index looks selectors up by.
+    pub(crate) fn key(&self) -> Option<(Symbol, Symbol)> {
+        match self {
+            Self::Nobody => None,
+            Self::Those(those) => those.pairs.first().copied(),
+        }
+    }
+
+    pub(crate) fn matches(&self, labels: &Labels) -> bool {
+        match self {
+            Self::Nobody => false,
+            Self::Those(those) => those.match_labels(labels),
+        }
+    }
+}
+
+impl Those {
+    fn intern(symbols: &mut Interner, from: &selector::Selector<'_>) -> Self {
+        let pairs = from.labels().map(|(key, value)| (symbols.intern(key), symbols.intern(value))).collect();
+        let requirements = from.requirements().iter().map(|each| Requirement {
+            key: symbols.intern(&each.key),
+            operator: each.operator,
+            values: each.values.iter().map(|value| symbols.intern(value)).collect(),
+        });
+        let requirements = requirements.collect();
+        Self { pairs, requirements }
+    }
+
+    fn release(&self, symbols: &mut Interner) {
         for (key, value) in &self.pairs {
             symbols.release(*key);
             symbols.release(*value);
@@ -112,14 +128,8 @@ impl Selector {
         }
     }
 
-    /// A label that everything selected has: what the index looks selectors up by.
-    pub(crate) fn key(&self) -> Option<(Symbol, Symbol)> {
-        self.pairs.first().copied()
-    }
-
-    pub(crate) fn matches(&self, labels: &Labels) -> bool {
-        !self.nobody
-            && self.pairs.iter().all(|(key, value)| labels.get(*key) == Some(*value))
+    fn match_labels(&self, labels: &Labels) -> bool {
+        self.pairs.iter().all(|(key, value)| labels.get(*key) == Some(*value))
             && self.requirements.iter().all(|requirement| requirement.meets(labels))
     }
 }
@@ -160,9 +170,9 @@ mod tests {
             let from: LabelSelector =
                 serde_json::from_value(serde_json::json!({"matchLabels": wanted, "matchExpressions": expressions})).unwrap();
             let mut symbols = Interner::default();
-            let compiled = Selector::intern(&mut symbols, &from);
+            let compiled = Selector::of_limit(&mut symbols, Some(&from));
             let interned = Labels::intern(&mut symbols, &labels);
-            prop_assert_eq!(compiled.matches(&interned), selector::matches(&from, &labels));
+            prop_assert_eq!(compiled.matches(&interned), selector::limits(&from, &labels));
             prop_assert!(interned.are(&symbols, &labels));
             prop_assert_eq!(interned.are(&symbols, &wanted), labels == wanted);
             compiled.release(&mut symbols);

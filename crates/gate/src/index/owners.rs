@@ -40,7 +40,7 @@ impl Gate {
             return known;
         }
         let namespace = self.symbols.intern(&key.namespace);
-        let group = id(self.groups.insert(Group::new(Some(namespace), super::Selector::nobody(), Policy::implicit())));
+        let group = id(self.groups.insert(Group::new(Some(namespace), super::Selector::Nobody, Policy::implicit())));
         let owner =
             Owner { key: key.clone(), desired: None, max_unavailable: None, live: 0, group, groups: vec![group] };
         let known = id(self.owners.insert(owner));

@@ -30,10 +30,18 @@ pub(crate) struct Pod {
 #[expect(clippy::struct_excessive_bools, reason = "each is told by another source, and all combinations occur")]
 pub(crate) struct PodState {
     available: bool,
+    /// It is being deleted.
+    leaving: bool,
     pub(super) reserved: bool,
     pub(super) failed: bool,
     /// Available, but not for long enough to count so for others.
     pub(super) recently_ready: bool,
+    /// It has the version that its workload is being brought to, or is between two.
+    pub(super) updated: bool,
+    /// Others have operated it for too long to hold a place that pods of other namespaces need.
+    pub(super) overdue: bool,
+    /// Its node is away for too long to be waited for.
+    pub(super) lost: bool,
     unavailable_since: Time,
     returned_at: Time,
 }
@@ -44,9 +52,20 @@ impl PodState {
         self.available && !self.reserved
     }
 
+    /// It is not there, and nobody waits for it.
+    pub(super) fn is_lost(self) -> bool {
+        self.lost && !self.available && !self.reserved
+    }
+
     /// What it counts as for others.
     pub(super) fn counts_available(self) -> bool {
         self.is_free() && !self.recently_ready
+    }
+
+    /// It has the new version, nobody operates it, and it is not available (for long enough): nobody has verified the version on it, or
+    /// it is unavailable again.
+    pub(super) fn is_unverified(self) -> bool {
+        self.updated && !self.reserved && !self.counts_available()
     }
 
     pub(super) fn returned_at(self) -> Option<Timestamp> {
@@ -68,6 +87,21 @@ impl Pod {
     /// Available and not reserved, and counted as unavailable all the same.
     pub(crate) fn is_recently_ready(&self) -> bool {
         self.state.is_free() && self.state.recently_ready
+    }
+
+    /// It is being deleted.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.state.leaving
+    }
+
+    /// Counted as unavailable, and nobody has reserved it: it is not available, or not for long enough.
+    pub(crate) fn is_down_unreserved(&self) -> bool {
+        !self.state.reserved && !self.state.counts_available()
+    }
+
+    /// It has the new version and is not available (for long enough), and nobody operates it.
+    pub(crate) fn is_unverified(&self) -> bool {
+        self.state.is_unverified()
     }
 
     pub(crate) fn is_reserved(&self) -> bool {
@@ -137,17 +171,16 @@ impl Gate {
         let before = pod.state;
         with(&mut pod.state);
         let (after, node) = (pod.state, pod.node);
-        let counted =
-            |each: PodState| (each.available, each.reserved, each.failed, each.recently_ready, each.returned_at);
+        let counted = |each: PodState| PodState { unavailable_since: Time::of(None), ..each };
         if counted(before) == counted(after) {
             return;
         }
         let own = pod.owner().and_then(|owner| self.owners.get(owner as usize)).map(|owner| owner.group);
-        let selecting = self.classes.get(pod.class as usize).map_or(&[] as &[u32], |class| &class.groups);
-        for group in selecting.iter().copied().chain(own) {
+        let Some(class) = self.classes.get(pod.class as usize) else { return };
+        for group in class.groups.iter().copied().chain(own) {
             if let Some(group) = self.groups.get_mut(group as usize) {
-                group.remove(known, node, before);
-                group.add(known, node, after);
+                group.remove(known, (class.namespace, node), before);
+                group.add(known, (class.namespace, node), after);
             }
         }
     }
@@ -161,6 +194,7 @@ pub(super) fn upsert(gate: &mut Gate, facts: &PodFacts) {
         }
         Some(known) => gate.change_state(known, |state| {
             state.available = facts.available;
+            state.leaving = facts.leaving;
             state.unavailable_since = Time::of(facts.unavailable_since);
             state.returned_at = Time::of(facts.returned_at);
         }),
@@ -188,9 +222,13 @@ fn insert(gate: &mut Gate, facts: &PodFacts) {
     let kept = uid.kept();
     let state = PodState {
         available: facts.available,
+        leaving: facts.leaving,
         reserved: gate.reserved.contains_key(&kept),
         failed: gate.failed.contains(&kept),
         recently_ready: gate.recently_ready.contains(&kept),
+        updated: gate.updated.contains(&kept),
+        overdue: gate.overdue.contains(&kept),
+        lost: gate.lost.contains(&kept),
         unavailable_since: Time::of(facts.unavailable_since),
         returned_at: Time::of(facts.returned_at),
     };

@@ -6,7 +6,8 @@ use hitless_api::pod_transition_rule::{TransitionRule, TransitionRuleWebhook};
 
 use super::{Check, Limits, Rule, Stage};
 use crate::approval::target::Target;
-use crate::{Reason, RuleSet, selector};
+use crate::selector::{self, Selector};
+use crate::{Reason, RuleSet};
 
 pub(super) fn rules(set: &RuleSet, skipped_kinds: &BTreeSet<String>) -> Vec<Rule> {
     if let Some(fault) = &set.unreadable {
@@ -14,8 +15,8 @@ pub(super) fn rules(set: &RuleSet, skipped_kinds: &BTreeSet<String>) -> Vec<Rule
     }
     // A filter that can't be understood leaves nobody out: the rule is a denial then.
     let filter = |rule: &TransitionRule| {
-        let filter = rule.filter.as_ref().and_then(|filter| filter.label_selector.clone());
-        filter.filter(|filter| selector::fault(filter).is_none())
+        let filter = rule.filter.as_ref()?.label_selector.as_ref()?;
+        selector::read(filter).ok().map(Selector::into_owned)
     };
     let read = |rule: &TransitionRule| Rule {
         path: format!("{}/{}", set.name, rule.name).into(),
@@ -46,9 +47,9 @@ fn check(rule: &TransitionRule, skipped_kinds: &BTreeSet<String>) -> Check {
     } else if let Some(labels) = &rule.label_check {
         let check = match &labels.requires {
             None => misconfigured("labelCheck asks for nothing; set requires".to_owned()),
-            Some(requires) => match selector::fault(requires) {
-                Some(fault) => misconfigured(format!("labelCheck.requires: {fault}")),
-                None => Check::Labels(requires.clone()),
+            Some(requires) => match selector::read(requires) {
+                Ok(requires) => Check::Labels(requires.into_owned()),
+                Err(fault) => misconfigured(format!("labelCheck.requires: {fault}")),
             },
         };
         ("labelCheck", check)

@@ -11,6 +11,20 @@ pub enum Reason {
     AlreadyReserved,
     /// The pod is unavailable anyway, so operating it takes nothing from the budget.
     AlreadyUnavailable,
+    /// The pod is unavailable, and few others are in trial: being operated, or with the new version and not available.
+    FewUnverified {
+        /// Most at a time: as many as may be unavailable, but one at least.
+        most: u64,
+        /// At the moment.
+        unverified: u64,
+    },
+    /// The pod is unavailable, and may come back by itself; the new version would be on too many that nobody has verified.
+    MaxUnverified {
+        /// Most at a time: as many as may be unavailable, but one at least.
+        most: u64,
+        /// At the moment.
+        unverified: u64,
+    },
     /// There is room, seen before this pod takes its place.
     WithinBudget {
         /// Base of percentages.
@@ -199,6 +213,11 @@ pub enum Reason {
         /// What went wrong.
         message: String,
     },
+    /// No node has the label by which domains are told from each other, so all nodes would be one, and nobody passes.
+    NoNodeHasLabel {
+        /// The label.
+        key: String,
+    },
     /// The rule can't be understood, so nobody passes.
     Misconfigured {
         /// What is wrong and what to do.
@@ -223,6 +242,7 @@ impl Reason {
             | Self::MaxUnavailableDomains { .. } => Some(Who::Down),
             Self::PerNodeMinAvailable { .. } => Some(Who::DownOnNode),
             Self::MaxConcurrent { .. } | Self::WaveRunning { .. } => Some(Who::Running),
+            Self::MaxUnverified { .. } => Some(Who::InTrial),
             _ => None,
         }
     }
@@ -237,4 +257,6 @@ pub(crate) enum Who {
     DownOnNode,
     /// Those that are operated.
     Running,
+    /// Those that are operated, and those that have the new version and are not available.
+    InTrial,
 }

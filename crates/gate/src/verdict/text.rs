@@ -53,7 +53,9 @@ fn more(count: u64) -> String {
 }
 
 impl Reason {
-    fn unblock(&self) -> Option<String> {
+    /// The smallest change that would unblock, of a reason why not, in words.
+    #[must_use]
+    pub fn unblock(&self) -> Option<String> {
         Some(match self {
             Self::MaxUnavailable { quota: 0, total, .. } => {
                 format!("raise the maximum to 1 of {total} at least: as it is no available pod ever goes")
@@ -68,6 +70,11 @@ impl Reason {
             Self::MinAvailable { quota, available, .. } => {
                 let lower = available.saturating_sub(1);
                 format!("wait until {} available, or lower the minimum to {lower}", more(quota + 1 - available))
+            }
+            Self::MaxUnverified { most, unverified } => {
+                let back = unverified.saturating_sub(*most) + 1;
+                let back = if back == 1 { "1 of them is".to_owned() } else { format!("{back} of them are") };
+                format!("wait until {back} Ready, or set a version that gets Ready")
             }
             Self::LabelsDiffer { requires } => format!("give the pod the labels {requires}"),
             Self::Paused => "set spec.paused to false".to_owned(),
@@ -106,10 +113,12 @@ impl Reason {
                 "bring the approver back; it is asked again. failurePolicy: Ignore would let pods go meanwhile"
                     .to_owned()
             }
+            Self::NoNodeHasLabel { .. } => "label the nodes, or take topology out of the budget".to_owned(),
             Self::Misconfigured { .. } => "mend the rule".to_owned(),
             Self::NoSuchPod
             | Self::AlreadyReserved
             | Self::AlreadyUnavailable
+            | Self::FewUnverified { .. }
             | Self::WithinBudget { .. }
             | Self::LabelsMatch
             | Self::Disabled
@@ -156,6 +165,21 @@ impl Reason {
     }
 }
 
+fn others(count: u64) -> String {
+    if count == 1 { "1 other is".to_owned() } else { format!("{count} others are") }
+}
+
+fn min_available(f: &mut fmt::Formatter<'_>, quota: u64, available: u64, total: u64) -> fmt::Result {
+    write!(
+        f,
+        "blocked by min available policy: [min available]={quota}/{total}, [current keep available]={available}/{total}"
+    )?;
+    if quota >= total {
+        write!(f, "; this rule never lets an available pod go, lower its minimum")?;
+    }
+    Ok(())
+}
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(text) = self.of_none() {
@@ -164,6 +188,12 @@ impl fmt::Display for Reason {
         match self {
             Self::AlreadyReserved => write!(f, "the pod is reserved already"),
             Self::AlreadyUnavailable => write!(f, "the pod is unavailable anyway, operating it costs nothing"),
+            Self::FewUnverified { most, unverified } => {
+                write!(f, "the pod is unavailable, and {} being tried (at most {most})", others(*unverified))
+            }
+            Self::MaxUnverified { most, unverified } => {
+                write!(f, "{} being tried (at most {most}), and this pod may get Ready by itself", others(*unverified))
+            }
             Self::WithinBudget { total, unavailable, max_unavailable, available, min_available } => {
                 write!(f, "there is room: of {total} pods {unavailable} unavailable")?;
                 if let Some(max) = max_unavailable {
@@ -185,16 +215,7 @@ impl fmt::Display for Reason {
                 }
                 Ok(())
             }
-            Self::MinAvailable { quota, available, total } => {
-                write!(
-                    f,
-                    "blocked by min available policy: [min available]={quota}/{total}, [current keep available]={available}/{total}"
-                )?;
-                if quota >= total {
-                    write!(f, "; this rule never lets an available pod go, lower its minimum")?;
-                }
-                Ok(())
-            }
+            Self::MinAvailable { quota, available, total } => min_available(f, *quota, *available, *total),
             Self::LabelsMatch => write!(f, "the pod has the labels asked for"),
             Self::LabelsDiffer { requires } => write!(f, "the pod's labels do not match {requires}"),
             Self::Disabled => write!(f, "the rule is disabled"),
@@ -254,6 +275,7 @@ impl fmt::Display for Reason {
             Self::ApproverIgnored { message } => {
                 write!(f, "the approver can't be asked, and the rule's failurePolicy is Ignore{}", said(message))
             }
+            Self::NoNodeHasLabel { key } => write!(f, "no node has the label {key}, so this limit can never be kept"),
             Self::Misconfigured { text } => write!(f, "the rule can't be understood: {text}"),
             Self::NoSuchPod => write!(f, "there is no such pod (any more)"),
         }

@@ -6,5 +6,6 @@ mod budgets;
 mod order;
 mod rules;
 mod scene;
+mod trials;
 mod unreadable;
 mod upstream;

@@ -92,12 +92,7 @@ fn what_can_not_be_evaluated_or_understood_lets_nobody_go() {
 #[test]
 fn a_selector_that_selects_nobody_governs_nobody() {
     let rules = json!([{"name": "r", "availablePolicy": {"maxUnavailableValue": 0}}]);
-    let expressions = json!([{"key": "app", "operator": "Is"}]);
-    for (selector, faults) in [
-        (json!({"matchLabels": {"app": "nothing"}}), 0),
-        (json!({"matchExpressions": expressions}), 1),
-        (Value::Null, 1),
-    ] {
+    for (selector, faults) in [(json!({"matchLabels": {"app": "nothing"}}), 0), (Value::Null, 1)] {
         let namespace = Namespace::of(2).rule_set("ptr", json!({"selector": selector, "rules": rules}));
         assert_eq!(namespace.allowed().len(), 2, "{selector}");
         assert_eq!(namespace.rule_sets[0].faults().len(), faults, "{selector}");
@@ -106,6 +101,28 @@ fn a_selector_that_selects_nobody_governs_nobody() {
     let mut elsewhere = Namespace::of(2).max(0);
     elsewhere.rule_sets[0].namespace = "other".into();
     assert_eq!(elsewhere.allowed().len(), 2);
+}
+
+#[test]
+fn a_selector_that_is_not_understood_lets_nobody_go_whom_it_might_mean() {
+    for (selector, words) in [
+        (json!({"matchExpressions": [{"key": "app", "operator": "in", "values": ["db"]}]}), "operator \"in\"; use In"),
+        (json!({"matchExpressions": [{"key": "app", "operator": "NotIn"}]}), "NotIn and no values"),
+        (json!({"matchExpressions": [{"key": "app", "operator": "Exists", "values": ["db"]}]}), "Exists and values"),
+        (json!({"matchLabels": {"app": "no label"}}), "can't have the value \"no label\""),
+    ] {
+        // What it would allow counts for nothing, also not for a pod that is down or says that it is excused.
+        let rules = json!([{"name": "r", "availablePolicy": {"maxUnavailableValue": "100%"}}]);
+        let namespace = Namespace::of(2).rule_set("ptr", json!({"selector": selector, "rules": rules})).down(&["p0"]);
+        assert!(namespace.allowed().is_empty(), "{selector}");
+        let denial = namespace.denial();
+        assert!(denial.starts_with("ptr/spec.selector: ") && denial.contains(words), "{denial}");
+        assert!(namespace.rule_sets[0].faults()[0].contains(words), "{selector}");
+        assert!(namespace.rule_sets[0].selects(&namespace.pods[0]));
+        let mut elsewhere = namespace;
+        elsewhere.rule_sets[0].namespace = "other".into();
+        assert_eq!(elsewhere.allowed().len(), 2, "{selector}");
+    }
 }
 
 #[test]

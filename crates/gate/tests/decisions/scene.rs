@@ -45,6 +45,7 @@ pub(crate) fn pod(name: &str, owner: Option<ObjectRef>) -> PodFacts {
         node: None,
         owner,
         available: true,
+        leaving: false,
         unavailable_since: None,
         returned_at: None,
     }

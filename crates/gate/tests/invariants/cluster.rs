@@ -129,8 +129,10 @@ impl Cluster {
             since: MicroTime(Timestamp::UNIX_EPOCH),
             images: [].into(),
             from_images: [].into(),
+            removal: false,
             while_unavailable: false,
             labels: [].into(),
+            from_labels: [].into(),
         };
         let batch = verdicts
             .iter()

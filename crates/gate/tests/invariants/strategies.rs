@@ -25,6 +25,7 @@ fn a_pod() -> impl Strategy<Value = PodFacts> {
             node: None,
             owner: owner.map(owner_key),
             available,
+            leaving: false,
             unavailable_since: None,
             returned_at: None,
         },

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Mutex;
 
 use hitless_gate::{
-    Approvals, Budget, Candidate, GateInput, ObjectRef, OwnerFacts, PodFacts, Reserved, RuleSet, Settings,
+    Absence, Approvals, Budget, Candidate, GateInput, ObjectRef, OwnerFacts, PodFacts, Reserved, RuleSet, Settings,
 };
 use jiff::Timestamp;
 
@@ -49,7 +49,12 @@ impl<const PODS: usize> Gate<PODS> {
         let chosen = |which: [bool; PODS]| (0..PODS).filter(move |&pod| which[pod]);
         let reserved = chosen(held).map(|pod| (uid(pod), Reserved { since: Timestamp::UNIX_EPOCH })).collect();
         let candidates: Vec<Candidate> = chosen(wishing)
-            .map(|pod| Candidate { priority: i32::from(pod == urgent), ..Candidate::new(uid(pod)) })
+            // The most that an unavailable pod is let do: whoever is seen so goes without room.
+            .map(|pod| Candidate {
+                priority: i32::from(pod == urgent),
+                absence: Absence::CostsNothing,
+                ..Candidate::new(uid(pod))
+            })
             .collect();
         let facts = self.pods.iter().zip(down).map(|(pod, down)| PodFacts { available: !down, ..pod.clone() });
         let facts: Vec<PodFacts> = facts.collect();
@@ -83,6 +88,7 @@ pub(crate) fn facts(pod: usize, namespace: String, owner: Option<ObjectRef>) -> 
         node: Some(format!("node-{pod}")),
         owner,
         available: true,
+        leaving: false,
         unavailable_since: None,
         returned_at: None,
     }

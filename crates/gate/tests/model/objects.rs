@@ -33,7 +33,9 @@ pub(crate) fn reservation(uid: &str, since: Attempt, while_unavailable: bool) ->
         since: MicroTime(Timestamp::from_second(since.into()).unwrap()),
         images: [].into(),
         from_images: [].into(),
+        removal: false,
         while_unavailable,
         labels: [].into(),
+        from_labels: [].into(),
     }
 }

@@ -1,7 +1,7 @@
 //! The SYNs that were held, in the order in which their clients came.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap};
 
 use super::frame::{Flow, Syn};
 
@@ -14,12 +14,15 @@ pub(super) const MOST: usize = 16_384;
 pub(crate) struct HeldSyns {
     syns: Vec<Syn>,
     places: HashMap<Flow, usize>,
+    /// Where they come to; also those who did not find room.
+    ports: BTreeSet<u16>,
     overflow: usize,
 }
 
 impl HeldSyns {
     /// Remembers a SYN. A repetition takes the place of its client's earlier SYN.
     pub(crate) fn add(&mut self, syn: Syn) {
+        self.ports.insert(syn.flow.server.port());
         match self.places.entry(syn.flow) {
             Entry::Occupied(known) => self.syns[*known.get()] = syn,
             Entry::Vacant(_) if self.syns.len() >= MOST => self.overflow += 1,
@@ -33,6 +36,11 @@ impl HeldSyns {
     /// How many clients wait.
     pub(super) fn len(&self) -> usize {
         self.syns.len()
+    }
+
+    /// On which ports.
+    pub(super) fn ports(&self) -> BTreeSet<u16> {
+        self.ports.clone()
     }
 
     /// Remembers the SYNs of these clients no longer: they count with those that did not find room.
@@ -70,7 +78,7 @@ mod tests {
         for (client, mark) in [(1, 1), (2, 2), (1, 3), (3, 4)] {
             held.add(syn(client, mark));
         }
-        assert_eq!(held.len(), 3);
+        assert_eq!((held.len(), held.ports()), (3, BTreeSet::from([80])));
         assert_eq!(held.take(), (vec![syn(1, 3), syn(2, 2), syn(3, 4)], 0));
         assert_eq!(held.take(), (vec![], 0));
     }

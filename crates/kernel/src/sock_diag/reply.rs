@@ -8,7 +8,7 @@ use std::time::Duration;
 use netlink_packet_core::{
     NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, NLMSG_OVERRUN, NetlinkBuffer, NlasIterator, Parseable,
 };
-use netlink_packet_sock_diag::constants::{INET_DIAG_INFO, SOCK_DIAG_BY_FAMILY};
+use netlink_packet_sock_diag::constants::{INET_DIAG_INFO, INET_DIAG_SHUTDOWN, SOCK_DIAG_BY_FAMILY};
 use netlink_packet_sock_diag::inet::{InetResponseBuffer, InetResponseHeader};
 
 use super::DumpError;
@@ -92,6 +92,7 @@ fn parse_socket(message: &[u8]) -> Result<Connection, DumpError> {
     let header = InetResponseHeader::parse(message)
         .map_err(|_| DumpError::Malformed("a short socket record or an unknown address family"))?;
     let id = header.socket_id;
+    let Attributes { shut_for_reading, info } = attributes(&message[size_of::<InetResponseBuffer>()..])?;
     Ok(Connection {
         local: normalised(id.source_address, id.source_port),
         peer: normalised(id.destination_address, id.destination_port),
@@ -100,20 +101,36 @@ fn parse_socket(message: &[u8]) -> Result<Connection, DumpError> {
         rqueue: header.recv_queue,
         wqueue: header.send_queue,
         inode: header.inode,
-        info: tcp_info(&message[size_of::<InetResponseBuffer>()..])?,
+        shut_for_reading,
+        info,
     })
 }
 
-/// Finds `INET_DIAG_INFO` among the attributes. `struct tcp_info` grows with the kernel; one that ends before
-/// `tcpi_notsent_bytes` (Linux 4.6) is as good as none. The library's own type wants all fields of Linux 5.4.
-fn tcp_info(attributes: &[u8]) -> Result<Option<TcpInfo>, DumpError> {
-    for attribute in NlasIterator::new(attributes) {
+/// What is read of the attributes.
+#[derive(Default)]
+struct Attributes {
+    shut_for_reading: bool,
+    info: Option<TcpInfo>,
+}
+
+/// `RCV_SHUTDOWN`: the bit of `sk_shutdown` that the kernel sets for reading.
+const SHUT_FOR_READING: u8 = 1;
+
+/// `struct tcp_info` grows with the kernel; one that ends before `tcpi_notsent_bytes` (Linux 4.6) is as good as none. The library's
+/// own type wants all fields of Linux 5.4.
+fn attributes(bytes: &[u8]) -> Result<Attributes, DumpError> {
+    let mut found = Attributes::default();
+    for attribute in NlasIterator::new(bytes) {
         let attribute = attribute.map_err(|_| DumpError::Malformed("an attribute longer than its message"))?;
-        if attribute.kind() == INET_DIAG_INFO {
-            return Ok(parse_tcp_info(attribute.value()).ok());
+        match attribute.kind() {
+            INET_DIAG_INFO => found.info = parse_tcp_info(attribute.value()).ok(),
+            INET_DIAG_SHUTDOWN => {
+                found.shut_for_reading = attribute.value().first().is_some_and(|bits| bits & SHUT_FOR_READING != 0);
+            }
+            _ => {}
         }
     }
-    Ok(None)
+    Ok(found)
 }
 
 fn parse_tcp_info(info: &[u8]) -> Result<TcpInfo, DumpError> {

@@ -1,7 +1,9 @@
 //! The server in the pod, which the tests start in the pod's namespace and control group.
 //!
 //! Clients send lines: `fast` is answered at once, `slow` when standard input says `release`, `pieces` bit by bit unless the client seems
-//! to close, `finish` makes the server close its direction. Standard input also knows `dial ADDRESS`: open a connection and keep it. Each command is answered by `ok` on standard error output.
+//! to close, `finish` makes the server close its direction, and after `upgrade` it does not close when its client seems to. Standard input
+//! also knows `dial ADDRESS`: open a connection and keep it, and `deafen`: listen no more, and serve those who are there. Each command is
+//! answered by `ok` on standard error output.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "part of a test")]
 
@@ -34,7 +36,7 @@ const CROWD: i32 = 4096;
 pub(crate) fn main() {
     let releases = Arc::new(Releases::default());
     let _unserved = TcpListener::bind(("::", QUEUE_ONLY)).unwrap();
-    let at_once = Duration::ZERO;
+    let (at_once, mut listeners) = (Duration::ZERO, Vec::new());
     for (host, port, queue, rest) in [
         ("::", DUAL_STACK, CROWD, at_once),
         ("0.0.0.0", V4_ONLY, 128, at_once),
@@ -43,10 +45,13 @@ pub(crate) fn main() {
     ] {
         let (listener, releases) = (TcpListener::bind((host, port)).unwrap(), Arc::clone(&releases));
         rustix::net::listen(&listener, queue).unwrap();
+        listeners.push(listener.try_clone().unwrap());
         thread::spawn(move || {
             for stream in listener.incoming() {
                 thread::sleep(rest);
-                let (stream, releases) = (stream.unwrap(), Arc::clone(&releases));
+                // It listens no more.
+                let Ok(stream) = stream else { return };
+                let releases = Arc::clone(&releases);
                 thread::spawn(move || serve(&stream, &releases));
             }
         });
@@ -64,6 +69,11 @@ pub(crate) fn main() {
                 *releases.count.lock().unwrap() += 1;
                 releases.said.notify_all();
             }
+            None if line == "deafen" => {
+                for listener in listeners.drain(..) {
+                    rustix::net::shutdown(&listener, rustix::net::Shutdown::Both).unwrap();
+                }
+            }
             _ => panic!("command {line:?}"),
         }
         ok();
@@ -72,8 +82,10 @@ pub(crate) fn main() {
 
 /// Until the client closes, or its connection seems to.
 fn serve(mut stream: &TcpStream, releases: &Releases) {
+    let mut is_upgraded = false;
     for line in BufReader::new(stream).lines() {
         let Ok(line) = line else { return };
+        is_upgraded |= line == "upgrade";
         if line == "slow" {
             let count = releases.count.lock().unwrap();
             let before = *count;
@@ -86,6 +98,11 @@ fn serve(mut stream: &TcpStream, releases: &Releases) {
             stream.shutdown(Shutdown::Write).unwrap();
         } else if stream.write_all(b"done\n").is_err() {
             return;
+        }
+    }
+    if is_upgraded {
+        loop {
+            thread::park();
         }
     }
 }

@@ -4,7 +4,9 @@ use std::io::{ErrorKind, Read};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
-use hitless_kernel::{Activity, DestroyOutcome, KernelError, NodeSockets, Origin, TcpState, classify, close_idle};
+use hitless_kernel::{
+    Activity, Connection, DestroyOutcome, KernelError, NodeSockets, Origin, TcpState, classify, close_idle,
+};
 use rustix::thread::CapabilitySet;
 
 use crate::lab::{Lab, POD_V4, POD_V6, SERVICE_V4, eventually};
@@ -61,6 +63,41 @@ fn connections_closed_on_one_side_are_told_apart_and_age() {
     assert_eq!((state(&by_client), state(&by_pod)), (TcpState::CloseWait, TcpState::FinWait2));
     assert_eq!(netns.destroy(&found.half_closed).unwrap(), [DestroyOutcome::Destroyed; 2]);
     assert_eq!(netns.connections().unwrap().half_closed, []);
+}
+
+#[test]
+fn who_was_asked_to_end_and_stays_is_told_from_all_others_and_can_be_reset() {
+    let Some(lab) = Lab::new() else { return };
+    let _server = lab.start_server();
+    let netns = open(&lab);
+    let connect = || lab.in_client(|| TcpStream::connect((POD_V4, DUAL_STACK)).unwrap());
+    let (upgraded, usual, spared) = (connect(), connect(), connect());
+    for (client, request) in [(&upgraded, "upgrade"), (&usual, "fast"), (&spared, "fast")] {
+        ask(client, request);
+        assert_eq!(answer(client), "done\n");
+    }
+    let idle = |client| {
+        // Of an answer within the same tick as its request the kernel does not tell which was first.
+        eventually("it is idle", || {
+            let found: Connection = find(&netns, client)?;
+            if classify(&found) == Activity::Idle {
+                return Some(found);
+            }
+            ask(client, "fast");
+            assert_eq!(answer(client), "done\n");
+            None
+        })
+    };
+    let asked = [idle(&upgraded), idle(&usual)];
+    assert_eq!(asked.each_ref().map(|connection| connection.shut_for_reading), [false; 2]);
+    assert_eq!(close_idle(proc_root(), &lab.pod_uid, &asked).unwrap().closed, 2);
+    assert_eq!((&usual).read(&mut [0]).unwrap(), 0, "a server of HTTP/1 closes");
+    let stays = find(&netns, &upgraded).unwrap();
+    assert!(stays.shut_for_reading && stays.state == TcpState::Established, "{stays:?}");
+    assert!(!find(&netns, &spared).unwrap().shut_for_reading);
+    ask(&upgraded, "fast");
+    assert_eq!(netns.destroy(&[stays]).unwrap(), [DestroyOutcome::Destroyed]);
+    assert_eq!((&upgraded).read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
 }
 
 /// Every request comes right behind an answer, within the coarse time in which the kernel cannot tell which was first.

@@ -68,7 +68,7 @@ impl State {
 }
 
 /// The kubelet has said that it can't be started, or it has ended.
-fn failure(container: &ContainerView) -> Option<String> {
+pub(crate) fn failure(container: &ContainerView) -> Option<String> {
     let status = container.status.as_ref().filter(|status| status.running_since.is_none())?;
     let reason = match status.waiting.as_deref() {
         Some("ContainerCreating" | "PodInitializing") => return None,

@@ -107,11 +107,15 @@ mod tests {
     }
 
     #[test]
-    fn who_governs_nobody_is_told_so() {
+    fn who_governs_nobody_and_who_governs_all_by_mistake_is_told_so() {
         let gate = Gate::new(Settings::default());
         for (spec, words) in [
             (json!({}), "spec.selector is absent"),
-            (json!({"selector": {"matchExpressions": [{"key": "a", "operator": "Near"}]}}), "spec.selector: "),
+            (
+                json!({"selector": {"matchExpressions": [{"key": "a", "operator": "Near"}]}}),
+                "spec.selector: the requirement on label \"a\" has operator \"Near\"; use In, NotIn, Exists or DoesNotExist; no pod \
+                 that it might mean passes until then",
+            ),
         ] {
             let notes = of(&budget(&spec)).notes(&gate, &BTreeMap::new());
             assert!(notes.len() == 1 && notes[0].text.starts_with(words), "{notes:?}");

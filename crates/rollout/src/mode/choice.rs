@@ -26,16 +26,29 @@ pub struct ModeInputs {
     pub agent_can_hold: Option<bool>,
     /// The longest gap between two processes that was seen of late, in milliseconds.
     pub gap_milliseconds: Option<u32>,
+    /// How long the workload is away until the next version is ready, in milliseconds; `None`: no pod has shown it.
+    pub ready_milliseconds: Option<u32>,
     /// Longest time that connections may be parked, in milliseconds.
     pub cap_milliseconds: u32,
     /// A port on which connections outlast a request, so that a Hold would cut them off.
     pub long_lived_port: Option<u16>,
-    /// Another pod takes the traffic meanwhile.
+    /// A port with clients that no Hold parks, and its protocol: their datagrams would be lost, or nobody can be held.
+    pub unheld_port: Option<(u16, &'static str)>,
+    /// Another pod takes the traffic meanwhile, all of it or that of some Services.
     pub another_serves: bool,
+    /// It does not take that of this Service.
+    pub lone_service: Option<String>,
+    /// It is the companion pod of the workload: it serves until the new process in this pod is Ready.
+    pub companion_serves: bool,
     /// No other pod does, because this Service sends what comes to a node to pods of that node only, and the others are on other nodes.
     pub node_local_service: Option<String>,
-    /// A Service sends connections to the pod whether it is Ready or not, by its owner's wish.
+    /// A Service sends connections to the pod whether it is Ready or not, by its owner's wish. Where another pod serves others,
+    /// it is a [lone](Self::lone_service) one.
     pub always_published: bool,
+    /// A port of its node that leads to a container which is replaced, whether the pod is Ready or not (`hostPort`).
+    pub host_port: Option<u16>,
+    /// A Service that goes by readiness leads to the pod, so that clients of that one are spared where another pod serves.
+    pub behind_service: bool,
     /// Connections of a pod of its workload were lost when it became not Ready, in words: a drain does not spare them.
     pub connections_lost: Option<String>,
     /// A load balancer outside of the cluster sends connections to the pod's own address whether it is Ready or not; what shows that.
@@ -43,6 +56,11 @@ pub struct ModeInputs {
     /// The containers that are replaced serve nobody as far as their spec tells, another one stays, and the agent can look and has
     /// not seen otherwise.
     pub serves_nobody: bool,
+    /// Its agent has seen requests that take longer than clients can be held. How long the process takes to stop, which waits for them,
+    /// nobody knows.
+    pub still_in_flight: bool,
+    /// An image is not on the node and can't be fetched there beforehand: the kubelet pulls it while the container is down.
+    pub is_unfetched: bool,
 }
 
 /// The answer.
@@ -54,6 +72,8 @@ pub struct Mode {
     pub reason: String,
     /// Nothing is held, because the containers serve nobody; the agent refuses if it sees otherwise.
     pub unless_serving: bool,
+    /// It is held because it is away for a moment only; the agent refuses if requests in flight say otherwise.
+    pub unless_in_flight: bool,
 }
 
 impl Mode {
@@ -64,8 +84,33 @@ impl Mode {
     /// can be held.
     pub const ONLY_POD: &str = "OnlyPod";
 
+    /// First word of the reason of a pod that is held because a Service sends it connections whether it is Ready or not.
+    pub const ALWAYS_PUBLISHED: &str = "AlwaysPublished";
+
+    /// First word of the reason of a pod that leaves because its agent can't hold it.
+    pub const CANNOT_HOLD: &str = "AgentCannotHold";
+
+    /// First word of the reason of the only pod of a workload that leaves because its companion pod serves.
+    pub const COMPANION: &str = "Companion";
+
+    /// First word of the reason of a pod whose labels are changed and nothing else.
+    pub const LABELS_ONLY: &str = "LabelsOnly";
+
     /// First words of the reasons for which a pod leaves because another one serves.
-    pub const REST_ON_OTHERS: [&str; 3] = [Self::UNKNOWN_GAP, "LongGap", "LongConnections"];
+    pub const REST_ON_OTHERS: [&str; 7] = [
+        Self::UNKNOWN_GAP,
+        Self::COMPANION,
+        "LongGap",
+        "LongConnections",
+        "UnheldPort",
+        "StillInFlight",
+        "ImageNotFetched",
+    ];
+
+    /// Without a condition.
+    pub(super) fn of(mode: GrantMode, reason: String) -> Self {
+        Self { mode, reason, unless_serving: false, unless_in_flight: false }
+    }
 
     /// The first word of the reason.
     #[must_use]
@@ -109,7 +154,11 @@ pub fn choose(inputs: &ModeInputs) -> Result<Mode, NotOperable> {
         }
         (ModeWish::Hold | ModeWish::Auto, Some((reason, because))) => leave(inputs, reason.to_owned(), because),
         // Nobody is connected to it, and a pod that has left tells by its times which container is the new one.
-        (ModeWish::Hold, None) if inputs.gated && !inputs.serving && !inputs.always_published => Ok(not_serving()),
+        (ModeWish::Hold, None)
+            if inputs.gated && !inputs.serving && !inputs.always_published && inputs.host_port.is_none() =>
+        {
+            Ok(not_serving())
+        }
         (ModeWish::Hold, None) => Ok(hold(format!("Wished: by {}", inputs.origin))),
         (ModeWish::Auto, None) => Ok(auto(inputs)),
     }
@@ -122,7 +171,46 @@ impl ModeInputs {
                 "no other pod on its node serves, and Service {service} sends what comes to a node to pods of that node only"
             )
         };
-        self.node_local_service.as_ref().map_or_else(|| "no other pod serves".to_owned(), here)
+        match (&self.node_local_service, &self.lone_service) {
+            (Some(service), _) => here(service),
+            (None, Some(service)) => format!("no other pod serves clients of Service {service}"),
+            (None, None) => "no other pod serves".to_owned(),
+        }
+    }
+
+    /// That another pod serves, and for whom it does not.
+    fn another(&self) -> String {
+        let except = |service| format!(", but not clients of Service {service}, whom a Hold would help no more");
+        let except = self.lone_service.as_ref().map(except).unwrap_or_default();
+        format!("another pod serves{except}")
+    }
+
+    /// Clients of its Services have another pod, and would be refused if this one were held.
+    fn spares_others(&self) -> bool {
+        let outlasts = self.gap_milliseconds.is_some_and(|gap| gap > self.cap_milliseconds);
+        self.behind_service && self.another_serves && outlasts
+    }
+
+    /// In a Hold clients wait, and neither are they refused nor does a process answer them that is not ready, as far as is known.
+    /// Whoever has only this pod is helped by that alone.
+    fn helps_lone_clients(&self) -> bool {
+        let is_in_time = |time: Option<u32>| time.is_some_and(|time| time <= self.cap_milliseconds);
+        self.lone_service.is_some() && is_in_time(self.gap_milliseconds) && is_in_time(self.ready_milliseconds)
+    }
+
+    /// The next version is ready soon after clients would be let in. Between the two they may get answers of a process that serves
+    /// nobody yet, so where another pod serves that is what counts.
+    fn is_ready_soon(&self) -> bool {
+        let soon = self.cap_milliseconds / SHARE_OF_CAP;
+        !self.another_serves || self.ready_milliseconds.is_some_and(|ready| ready <= soon)
+    }
+
+    /// How long its workload is away, where another pod serves.
+    fn away(&self, gap: u32) -> String {
+        match self.ready_milliseconds {
+            Some(ready) if ready > gap => format!("its workload was away for {gap} ms, ready after {ready} ms"),
+            Some(_) | None => format!("its workload was away for {gap} ms"),
+        }
     }
 }
 
@@ -139,15 +227,27 @@ fn auto(inputs: &ModeInputs) -> Mode {
     if !inputs.gated {
         return hold("NoReadinessGate: the pod can't leave service".to_owned());
     }
-    if inputs.always_published {
+    // Who comes by the node's port is refused in either mode if the gap is long: then it is the others who decide.
+    if let (Some(port), false) = (inputs.host_port, inputs.spares_others()) {
+        return hold(format!("HostPort: port {port} of its node sends it connections whether it is Ready or not"));
+    }
+    if inputs.always_published && inputs.lone_service.is_none() {
         return hold("AlwaysPublished: a Service sends it connections whether it is Ready or not".to_owned());
+    }
+    if inputs.is_unfetched && inputs.another_serves {
+        return leaves("ImageNotFetched: its node pulls the image while it is down, and another pod serves".to_owned());
     }
     // Before the next one: a drain that lets connections end by themselves is of no use where they are cut off at its beginning.
     if let (Some(words), true) = (&inputs.connections_lost, gap.is_none_or(|gap| gap <= cap)) {
         return hold(format!("ConnectionsLost: {words}"));
     }
     if let (Some(port), true) = (inputs.long_lived_port, inputs.another_serves) {
-        let reason = format!("LongConnections: those to port {port} outlast a request, and another pod serves");
+        let reason = format!("LongConnections: those to port {port} outlast a request, and {}", inputs.another());
+        return leaves(reason);
+    }
+    if let (Some((port, protocol)), true) = (inputs.unheld_port, inputs.another_serves) {
+        let reason =
+            format!("UnheldPort: what comes to port {port} by {protocol} can't be held, and {}", inputs.another());
         return leaves(reason);
     }
     if let (Some(shown_by), true) = (&inputs.load_balancer_keeps_it, gap.is_none_or(|gap| gap <= cap)) {
@@ -155,16 +255,31 @@ fn auto(inputs: &ModeInputs) -> Mode {
             "LoadBalancerKeepsIt: {shown_by} shows a load balancer that sends it connections whether it is Ready or not"
         ));
     }
+    if inputs.companion_serves {
+        return leaves(format!("{}: its companion pod serves until the new process is ready", Mode::COMPANION));
+    }
     match gap {
-        Some(gap) if gap <= cap / SHARE_OF_CAP => {
-            hold(format!("ShortGap: its workload was away for at most {gap} ms of late"))
+        // Gaps of other versions tell how long they took to start. One pod that leaves shows it of this one, and costs nobody anything.
+        Some(_) if inputs.another_serves && inputs.ready_milliseconds.is_none() => leaves(format!(
+            "{}: how long this version needs to start is not known yet, and {}",
+            Mode::UNKNOWN_GAP,
+            inputs.another()
+        )),
+        Some(_) if inputs.still_in_flight && inputs.another_serves && inputs.lone_service.is_none() => leaves(format!(
+            "StillInFlight: some of its requests take longer than clients can be held, and {}",
+            inputs.another()
+        )),
+        Some(gap) if gap <= cap / SHARE_OF_CAP && inputs.is_ready_soon() && !inputs.still_in_flight => {
+            let reason = format!("ShortGap: its workload was away for at most {gap} ms of late");
+            Mode { unless_in_flight: inputs.lone_service.is_none(), ..hold(reason) }
         }
-        Some(gap) if inputs.another_serves => {
-            leaves(format!("LongGap: its workload was away for {gap} ms, and another pod serves"))
+        Some(gap) if inputs.another_serves && !inputs.helps_lone_clients() => {
+            leaves(format!("LongGap: {}, and {}", inputs.away(gap), inputs.another()))
         }
         None if inputs.another_serves => leaves(format!(
-            "{}: how long its workload is away is not known yet, and another pod serves",
-            Mode::UNKNOWN_GAP
+            "{}: how long its workload is away is not known yet, and {}",
+            Mode::UNKNOWN_GAP,
+            inputs.another()
         )),
         Some(gap) if gap > cap => hold(format!(
             "{}: {}; its workload was away for {gap} ms, clients are parked for {cap} ms and refused then",
@@ -184,11 +299,11 @@ fn not_serving() -> Mode {
 }
 
 fn leaves(reason: String) -> Mode {
-    Mode { mode: GrantMode::Leave, reason, unless_serving: false }
+    Mode::of(GrantMode::Leave, reason)
 }
 
 fn hold(reason: String) -> Mode {
-    Mode { mode: GrantMode::Hold, reason, unless_serving: false }
+    Mode::of(GrantMode::Hold, reason)
 }
 
 #[cfg(test)]
@@ -206,14 +321,22 @@ mod tests {
             is_delayed: false,
             agent_can_hold: Some(true),
             gap_milliseconds: None,
+            ready_milliseconds: Some(400),
             cap_milliseconds: 2500,
             long_lived_port: None,
+            unheld_port: None,
             another_serves: true,
+            lone_service: None,
+            companion_serves: false,
             node_local_service: None,
             always_published: false,
+            host_port: None,
+            behind_service: false,
             connections_lost: None,
             load_balancer_keeps_it: None,
             serves_nobody: false,
+            still_in_flight: false,
+            is_unfetched: false,
         }
     }
 
@@ -228,16 +351,101 @@ mod tests {
     fn auto_weighs_gap_and_company() {
         let (leave, hold) = (|| GrantMode::Leave, || GrantMode::Hold);
         check(|_| {}, leave(), "UnknownGap");
+        check(|inputs| inputs.is_unfetched = true, leave(), "ImageNotFetched");
+        check(|inputs| (inputs.is_unfetched, inputs.another_serves) = (true, false), hold(), "OnlyPod");
         check(|s| s.gap_milliseconds = Some(1250), hold(), "ShortGap");
         check(|s| s.gap_milliseconds = Some(1251), leave(), "LongGap");
         check(|s| (s.long_lived_port, s.gap_milliseconds) = (Some(5432), Some(1)), leave(), "LongConnections");
         check(|s| (s.long_lived_port, s.another_serves) = (Some(5432), false), hold(), "OnlyPod");
+        check(|s| (s.unheld_port, s.gap_milliseconds) = (Some((53, "UDP")), Some(1)), leave(), "UnheldPort");
+        check(|s| (s.unheld_port, s.another_serves) = (Some((53, "UDP")), false), hold(), "OnlyPod");
+        check(|s| (s.ready_milliseconds, s.gap_milliseconds) = (None, Some(1)), leave(), "UnknownGap");
+        check(
+            |s| (s.ready_milliseconds, s.another_serves, s.gap_milliseconds) = (None, false, Some(1)),
+            hold(),
+            "ShortGap",
+        );
+        check(|s| (s.companion_serves, s.gap_milliseconds) = (true, Some(1)), leave(), "Companion");
+        check(|s| (s.companion_serves, s.wish) = (true, ModeWish::Hold), hold(), "Wished");
         check(|s| s.another_serves = false, hold(), "OnlyPod");
         check(|s| (s.another_serves, s.gap_milliseconds) = (false, Some(9000)), hold(), "OnlyPod");
         check(|s| s.gated = false, hold(), "NoReadinessGate");
         check(|s| (s.serving, s.gap_milliseconds) = (false, Some(1)), leave(), "NotServing");
         check(|s| s.always_published = true, hold(), "AlwaysPublished");
+        check(|s| (s.host_port, s.gap_milliseconds) = (Some(80), Some(9000)), hold(), "HostPort");
+        check(|s| (s.host_port, s.wish) = (Some(80), ModeWish::Leave), leave(), "Wished");
+        let ported = |gap: Option<u32>, another_serves| {
+            move |s: &mut ModeInputs| {
+                (s.host_port, s.behind_service) = (Some(80), true);
+                (s.gap_milliseconds, s.another_serves) = (gap, another_serves);
+            }
+        };
+        check(ported(None, true), hold(), "HostPort");
+        check(ported(Some(2500), true), hold(), "HostPort");
+        check(ported(Some(2501), true), leave(), "LongGap");
+        check(ported(Some(2501), false), hold(), "HostPort");
         check(|s| (s.agent_can_hold, s.another_serves) = (None, false), hold(), "OnlyPod");
+    }
+
+    #[test]
+    fn requests_that_outlast_a_hold_let_a_pod_leave_where_another_one_serves() {
+        let check = |change: &dyn Fn(&mut ModeInputs), expected: (GrantMode, &str, bool)| {
+            let mut inputs = ModeInputs { gap_milliseconds: Some(300), ..usual() };
+            change(&mut inputs);
+            let Mode { mode, reason, unless_in_flight, .. } = choose(&inputs).unwrap();
+            assert_eq!((mode, Mode::word(&reason), unless_in_flight), expected, "{inputs:?}");
+        };
+        check(&|_| {}, (GrantMode::Hold, "ShortGap", true));
+        check(&|s| s.another_serves = false, (GrantMode::Hold, "ShortGap", true));
+        check(&|s| s.still_in_flight = true, (GrantMode::Leave, "StillInFlight", false));
+        // A companion may serve then, and else they are waited for.
+        check(&|s| (s.still_in_flight, s.another_serves) = (true, false), (GrantMode::Hold, "OnlyPod", false));
+        let lone = |s: &mut ModeInputs| s.lone_service = Some("web-0".to_owned());
+        check(&lone, (GrantMode::Hold, "ShortGap", false));
+        check(&|s| (s.wish, ()) = (ModeWish::Hold, ()), (GrantMode::Hold, "Wished", false));
+    }
+
+    #[test]
+    fn a_process_that_listens_early_and_is_ready_late_is_not_held_where_another_pod_serves() {
+        let check = |ready: u32, change: &dyn Fn(&mut ModeInputs), mode: GrantMode, reason: &str| {
+            check(
+                |s| ((s.gap_milliseconds, s.ready_milliseconds), ()) = ((Some(300), Some(ready)), change(s)),
+                mode,
+                reason,
+            );
+        };
+        check(1250, &|_| {}, GrantMode::Hold, "ShortGap");
+        check(1251, &|_| {}, GrantMode::Leave, "LongGap");
+        check(8000, &|s| s.another_serves = false, GrantMode::Hold, "ShortGap");
+        let lone = |s: &mut ModeInputs| s.lone_service = Some("web-0".to_owned());
+        check(2500, &lone, GrantMode::Hold, "OnlyPod");
+        check(2501, &lone, GrantMode::Leave, "LongGap");
+        let late = ModeInputs { gap_milliseconds: Some(300), ready_milliseconds: Some(8000), ..usual() };
+        let reason = choose(&late).unwrap().reason;
+        assert_eq!(reason, "LongGap: its workload was away for 300 ms, ready after 8000 ms, and another pod serves");
+    }
+
+    #[test]
+    fn clients_of_a_service_without_another_pod_count_only_where_a_hold_helps_them() {
+        let check = |gap: Option<u32>, mode: GrantMode, reason: &str| {
+            let of_each = |s: &mut ModeInputs| {
+                (s.lone_service, s.gap_milliseconds) = (Some("web-0".to_owned()), gap);
+            };
+            self::check(of_each, mode.clone(), reason);
+            // A Service that sends connections whether a pod is Ready or not is one of them.
+            let published = |s: &mut ModeInputs| {
+                (s.lone_service, s.gap_milliseconds) = (Some("internal".to_owned()), gap);
+                s.always_published = true;
+            };
+            self::check(published, mode, reason);
+        };
+        check(None, GrantMode::Leave, "UnknownGap");
+        check(Some(2501), GrantMode::Leave, "LongGap");
+        check(Some(2500), GrantMode::Hold, "OnlyPod");
+        check(Some(1250), GrantMode::Hold, "ShortGap");
+        let inputs = ModeInputs { lone_service: Some("web-0".to_owned()), gap_milliseconds: Some(6300), ..usual() };
+        let reason = choose(&inputs).unwrap().reason;
+        assert!(reason.contains("another pod serves, but not clients of Service web-0"), "{reason}");
     }
 
     #[test]
@@ -313,6 +521,7 @@ mod tests {
         check(|s| (s.wish, s.serving) = (ModeWish::Hold, false), GrantMode::Leave, "NotServing");
         check(|s| (s.wish, s.serving, s.gated) = (ModeWish::Hold, false, false), GrantMode::Hold, "Wished");
         check(|s| (s.wish, s.serving, s.always_published) = (ModeWish::Hold, false, true), GrantMode::Hold, "Wished");
+        check(|s| (s.wish, s.serving, s.host_port) = (ModeWish::Hold, false, Some(80)), GrantMode::Hold, "Wished");
     }
 
     #[test]

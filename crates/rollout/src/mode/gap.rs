@@ -1,4 +1,5 @@
-//! What is remembered of how long a workload's containers are away: image patch → LISTEN of the new process (docs/contract.md 6).
+//! What is remembered of how long a workload's containers are away: image patch → LISTEN of the new process, and → Ready
+//! (docs/contract.md 6).
 
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde::ser::{SerializeMap as _, Serializer};
@@ -9,7 +10,8 @@ const KEPT: usize = 5;
 /// Gaps are kept rounded up to this, in milliseconds, so that not every operation is a new record.
 const STEP: u32 = 100;
 
-/// The longest gap of each of the last revisions, the newest last: the value of the annotation `hitless.dev/gap`.
+/// The longest gap of each of the last revisions, the newest last: the value of the annotations `hitless.dev/gap` and
+/// `hitless.dev/gap-to-ready`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Gaps(Vec<(String, u32)>);
 
@@ -26,18 +28,23 @@ impl Gaps {
         self.0.iter().map(|(_, gap)| *gap).max()
     }
 
+    /// That of this revision, in milliseconds, if pods were brought to it of late.
+    #[must_use]
+    pub fn of(&self, revision: &str) -> Option<u32> {
+        self.0.iter().find(|(known, _)| known == revision).map(|(_, gap)| *gap)
+    }
+
     /// Whether pods were brought to this revision of late.
     #[must_use]
     pub fn knows(&self, revision: &str) -> bool {
-        self.0.iter().any(|(known, _)| known == revision)
+        self.of(revision).is_some()
     }
 
     /// The gaps with one more; `None` if that is nothing new.
     #[must_use]
     pub fn with(&self, revision: &str, milliseconds: u32) -> Option<Self> {
         let gap = milliseconds.div_ceil(STEP).saturating_mul(STEP);
-        let known = self.0.iter().find(|(known, _)| known == revision);
-        if known.is_some_and(|(_, known)| *known >= gap) {
+        if self.of(revision).is_some_and(|known| known >= gap) {
             return None;
         }
         let others = self.0.iter().filter(|(known, _)| known != revision).cloned();
@@ -100,6 +107,7 @@ mod tests {
         assert_eq!(gaps.text(), r#"{"y":400,"x":300,"w":100,"v":100,"u":100}"#);
         assert_eq!(Gaps::parse(Some(&gaps.text())), gaps);
         assert_eq!(gaps.longest(), Some(400), "the oldest one is forgotten");
+        assert_eq!((gaps.of("w"), gaps.of("z")), (Some(100), None));
     }
 
     #[test]

@@ -1,16 +1,19 @@
 //! Which DrainPolicies concern a pod, and what follows from them.
 
-use std::collections::HashMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use hitless_api::drain_policy::DEFAULT;
 use hitless_api::names::{SYSTEM_NAMESPACE, annotations};
 use hitless_api::pod::PodView;
+use hitless_api::shared::Shared;
 use hitless_api::{
     DrainOverrides, DrainPolicy, DrainPolicySpec, DrainSpec, Hook, HookLayer, InvalidDrain, Lenient, ModeWish,
-    PortTreatment, VerifySpec,
+    PortTreatment, VerifySpec, crowd,
 };
-use hitless_gate::selector;
+use hitless_gate::selector::{self, Fault, Selector};
 
 /// A DrainPolicy.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,29 +64,94 @@ impl From<Lenient<DrainPolicy>> for PolicyView {
 struct Known<'a> {
     origin: String,
     policy: &'a PolicyView,
-    /// What is wrong with its selector.
-    fault: Option<String>,
+    /// Whom it selects, or what is wrong with that; `None`: nobody.
+    selector: Option<Result<Selector<'a>, Fault>>,
+    /// It stands for all policies of its namespace, because there are too many.
+    crowd: Option<String>,
 }
 
 impl Known<'_> {
     /// Why it can't be obeyed.
     fn not_usable(&self) -> Option<InvalidDrain> {
-        let why = self.fault.as_ref().or(self.policy.unreadable.as_ref())?.clone();
+        let fault = || self.fault().map(Fault::to_string).or_else(|| self.policy.unreadable.clone());
+        let why = self.crowd.clone().or_else(fault)?;
         Some(InvalidDrain::Policy { policy: self.policy.path(), why })
+    }
+
+    fn fault(&self) -> Option<&Fault> {
+        self.selector.as_ref()?.as_ref().err()
     }
 
     /// Whether it may be wrong for a pod that says nothing itself: a hook may not suit it.
     fn may_not_suit(&self) -> bool {
         let has_hooks = self.policy.spec.hooks.as_ref().is_some_and(|hooks| !hooks.is_empty());
-        has_hooks || self.fault.is_some() || self.policy.unreadable.is_some()
+        has_hooks || self.is_for_all() || self.policy.unreadable.is_some()
+    }
+
+    /// One that can't be understood may select any pod.
+    fn is_for_all(&self) -> bool {
+        self.fault().is_some() || self.crowd.is_some()
+    }
+
+    fn selects(&self, pod: &PodView) -> bool {
+        match &self.selector {
+            _ if self.crowd.is_some() => true,
+            None => false,
+            Some(Ok(selector)) => selector.matches(&pod.labels),
+            Some(Err(_)) => true,
+        }
+    }
+}
+
+/// As pods share them.
+type Labels = Shared<BTreeMap<String, String>>;
+
+/// The policies of a namespace.
+#[derive(Default)]
+struct Here<'a> {
+    /// By name.
+    all: Vec<Known<'a>>,
+    /// Those that select by a label's value, by that; their places.
+    by_label: HashMap<(&'a str, &'a str), Vec<usize>>,
+    /// The others.
+    by_all: Vec<usize>,
+    /// Which ones concern pods with these labels: most pods have the same as others.
+    concerning: RefCell<HashMap<Labels, Rc<[usize]>>>,
+}
+
+impl<'a> Here<'a> {
+    fn of(mut all: Vec<Known<'a>>) -> Self {
+        all.sort_by(|a, b| a.policy.name.cmp(&b.policy.name));
+        let (mut by_label, mut by_all) = (HashMap::<_, Vec<usize>>::new(), Vec::new());
+        for (place, known) in all.iter().enumerate() {
+            let selector = known.policy.spec.selector.as_ref().filter(|_| !known.is_for_all());
+            match selector.and_then(|selector| selector.match_labels.as_ref()?.first_key_value()) {
+                Some((key, value)) => by_label.entry((key.as_str(), value.as_str())).or_default().push(place),
+                None => by_all.push(place),
+            }
+        }
+        Self { all, by_label, by_all, concerning: RefCell::default() }
+    }
+
+    /// Places of those that select the pod, in their order.
+    fn concerning(&self, pod: &PodView) -> Rc<[usize]> {
+        if let Some(known) = self.concerning.borrow().get(&pod.labels) {
+            return Rc::clone(known);
+        }
+        let by_label = pod.labels.iter().filter_map(|(key, value)| self.by_label.get(&(key.as_str(), value.as_str())));
+        let mut places: Vec<usize> = by_label.flatten().chain(&self.by_all).copied().collect();
+        places.sort_unstable();
+        places.retain(|place| self.all.get(*place).is_some_and(|known| known.selects(pod)));
+        let places: Rc<[usize]> = places.into();
+        self.concerning.borrow_mut().insert(pod.labels.clone(), Rc::clone(&places));
+        places
     }
 }
 
 /// All policies of a snapshot.
 #[derive(Default)]
 pub struct Policies<'a> {
-    /// By name, of each namespace.
-    by_namespace: HashMap<&'a str, Vec<Known<'a>>>,
+    by_namespace: HashMap<&'a str, Here<'a>>,
     default: Option<Known<'a>>,
     /// What was learned, for what nobody says.
     learned: DrainOverrides,
@@ -96,8 +164,6 @@ pub struct Resolved {
     pub drain: DrainSpec,
     /// How the result is judged.
     pub verify: VerifySpec,
-    /// A policy says how long a new version may take.
-    pub progress_is_wished: bool,
     /// What it is told or asked meanwhile.
     pub hooks: Vec<Hook>,
     /// Leave, Hold, or what is best.
@@ -114,34 +180,48 @@ impl<'a> Policies<'a> {
         let min_seconds = Some(least_seconds).filter(|least| *least > DrainSpec::default().min_seconds);
         let learned = DrainOverrides { min_seconds, ..DrainOverrides::default() };
         let mut policies = Self { learned, ..Self::default() };
+        let crowded = crowd::crowded(all.iter().filter(|each| !each.is_default()).map(|each| each.namespace.as_str()));
+        let mut by_namespace: HashMap<&str, Vec<Known<'_>>> = HashMap::new();
         for policy in all {
+            let count = crowded.get(policy.namespace.as_str()).filter(|_| !policy.is_default());
+            // Of too many, the first one by name says no for all of them.
+            if count.is_some()
+                && by_namespace
+                    .get(policy.namespace.as_str())
+                    .and_then(|known| known.first())
+                    .is_some_and(|first| first.policy.name <= policy.name)
+            {
+                continue;
+            }
             // The cluster's default concerns everybody, whatever it selects.
-            let selector = policy.spec.selector.as_ref().filter(|_| !policy.is_default());
-            let fault = selector.and_then(selector::fault);
-            let known = Known { origin: format!("DrainPolicy {}", policy.path()), policy, fault };
+            let selector = policy.spec.selector.as_ref().filter(|_| !policy.is_default()).map(selector::read);
+            let crowd = count.map(|count| crowd::text("DrainPolicies", &policy.namespace, *count));
+            let is_alone = crowd.is_some();
+            let known = Known { origin: format!("DrainPolicy {}", policy.path()), policy, selector, crowd };
             if policy.is_default() {
                 policies.default = Some(known);
-            } else {
-                policies.by_namespace.entry(policy.namespace.as_str()).or_default().push(known);
+                continue;
             }
+            let here = by_namespace.entry(policy.namespace.as_str()).or_default();
+            if is_alone {
+                here.clear();
+            }
+            here.push(known);
         }
-        for known in policies.by_namespace.values_mut() {
-            known.sort_by(|a, b| a.policy.name.cmp(&b.policy.name));
-        }
+        policies.by_namespace = by_namespace.into_iter().map(|(name, all)| (name, Here::of(all))).collect();
         policies
     }
 
     /// The policies that select the pod, the one that counts first. A selector that can't be understood may select it.
-    fn concerning<'p>(&'p self, pod: &'p PodView) -> impl Iterator<Item = &'p Known<'a>> {
-        let here = self.by_namespace.get(pod.id.namespace.as_str()).map_or(&[] as &[Known<'_>], Vec::as_slice);
-        let selects = |known: &&Known<'_>| {
-            let selector = known.policy.spec.selector.as_ref();
-            known.fault.is_some() || selector.is_some_and(|selector| selector::matches(selector, &pod.labels))
-        };
-        here.iter().filter(selects)
+    fn concerning(&self, pod: &PodView) -> impl Iterator<Item = &Known<'a>> {
+        let here = self.by_namespace.get(pod.id.namespace.as_str());
+        here.into_iter().flat_map(|here| {
+            let places = here.concerning(pod);
+            (0..places.len()).filter_map(move |index| here.all.get(*places.get(index)?))
+        })
     }
 
-    /// What holds for `pod`. `told` is what Services say of a port, `progress_seconds` what the workload says.
+    /// What holds for `pod`. `told` is what Services say of a port, `start_seconds` how long a start may take where no policy says it.
     ///
     /// # Errors
     /// If something of it makes no sense: the pod is not operated before that is mended.
@@ -149,7 +229,7 @@ impl<'a> Policies<'a> {
         &self,
         pod: &PodView,
         told: impl Fn(u16) -> Option<PortTreatment>,
-        progress_seconds: Option<u32>,
+        start_seconds: u32,
     ) -> Result<Resolved, InvalidDrain> {
         let chain: Vec<&Known<'_>> = self.concerning(pod).next().into_iter().chain(&self.default).collect();
         if let Some(error) = chain.iter().find_map(|known| known.not_usable()) {
@@ -164,19 +244,15 @@ impl<'a> Policies<'a> {
             .collect();
         let hooks = Hook::resolve(pod, &hooks)?;
         let verifies = || chain.iter().map(|known| &known.policy.spec.verify);
-        let built_in = VerifySpec::default();
         let verify = VerifySpec {
-            progress_seconds: verifies()
-                .find_map(|verify| verify.progress_seconds)
-                .or(progress_seconds)
-                .unwrap_or(built_in.progress_seconds),
-            soak_seconds: verifies().find_map(|verify| verify.soak_seconds).unwrap_or(built_in.soak_seconds),
+            progress_seconds: verifies().find_map(|verify| verify.progress_seconds).unwrap_or(start_seconds),
+            soak_seconds: verifies().find_map(|verify| verify.soak_seconds).unwrap_or_default(),
+            alone: false,
         };
         let by_policy = || chain.iter().find_map(|known| Some((known.policy.spec.mode?, known.origin.clone())));
         let by_pod = ModeWish::of(pod)?.map(|mode| (mode, format!("annotation {}", annotations::MODE)));
         let (mode, mode_origin) = by_pod.or_else(by_policy).unwrap_or_else(|| (ModeWish::Auto, "default".to_owned()));
-        let progress_is_wished = verifies().any(|verify| verify.progress_seconds.is_some());
-        Ok(Resolved { drain, verify, progress_is_wished, hooks, mode, mode_origin })
+        Ok(Resolved { drain, verify, hooks, mode, mode_origin })
     }
 
     /// Why [`Self::resolve`] would refuse the pod, if it would.
@@ -184,16 +260,16 @@ impl<'a> Policies<'a> {
     pub fn refusal(&self, pod: &PodView) -> Option<InvalidDrain> {
         // Most pods say nothing, and most policies suit everybody: this is asked of every workload in every round.
         let says = InvalidDrain::ANNOTATIONS.iter().any(|key| pod.annotations.contains_key(*key));
-        let here = self.by_namespace.get(pod.id.namespace.as_str()).into_iter().flatten();
+        let here = self.by_namespace.get(pod.id.namespace.as_str()).into_iter().flat_map(|here| &here.all);
         if !says && !here.chain(&self.default).any(Known::may_not_suit) {
             return None;
         }
-        self.resolve(pod, |_| None, None).err()
+        self.resolve(pod, |_| None, 0).err()
     }
 
     /// Those that can't be obeyed, and why.
     pub fn not_usable(&self) -> impl Iterator<Item = (&'a PolicyView, InvalidDrain)> {
-        let all = self.by_namespace.values().flatten().chain(&self.default);
+        let all = self.by_namespace.values().flat_map(|here| &here.all).chain(&self.default);
         all.filter_map(|known| Some((known.policy, known.not_usable()?)))
     }
 
@@ -229,7 +305,7 @@ mod tests {
     }
 
     fn resolve(all: &[Arc<PolicyView>], annotations: Value) -> Result<Resolved, InvalidDrain> {
-        Policies::of(all, 0).resolve(&pod(annotations), |_| None, Some(77))
+        Policies::of(all, 0).resolve(&pod(annotations), |_| None, 77)
     }
 
     #[test]
@@ -331,7 +407,7 @@ mod tests {
     fn what_was_learned_counts_where_nobody_says_anything() {
         let all = [policy("shop", "a", json!({"selector": {}, "drain": {"minSeconds": 1}}))];
         let min_seconds = |all: &[_], least| {
-            Policies::of(all, least).resolve(&pod(json!({})), |_| None, None).unwrap().drain.min_seconds
+            Policies::of(all, least).resolve(&pod(json!({})), |_| None, 600).unwrap().drain.min_seconds
         };
         assert_eq!((min_seconds(&[], 3), min_seconds(&[], 0)), (3, 1));
         assert_eq!(min_seconds(&all, 3), 1);
@@ -357,5 +433,56 @@ mod tests {
         assert!(error.to_string().starts_with("DrainPolicy shop/a is not usable: the requirement"), "{error}");
         let error = resolve(&[], json!({"hitless.dev/mode": "Stay"})).unwrap_err();
         assert!(error.to_string().contains("use Auto, Leave or Hold"), "{error}");
+    }
+
+    #[test]
+    fn of_more_policies_than_are_looked_at_one_says_no_for_all_and_no_other_namespace_is_concerned() {
+        let one = |namespace: &str, number: usize| {
+            policy(
+                namespace,
+                &format!("p{number:04}"),
+                json!({"selector": {"matchLabels": {"app": number.to_string()}}}),
+            )
+        };
+        let many: Vec<_> = (0..=crowd::MOST).rev().map(|number| one("shop", number)).collect();
+        let error = resolve(&many, json!({})).unwrap_err().to_string();
+        assert!(error.contains("DrainPolicy shop/p0000") && error.contains("501 DrainPolicies"), "{error}");
+        assert!(resolve(&many[1..], json!({})).is_ok(), "none of them selects it");
+        let mut elsewhere: Vec<_> = (0..=crowd::MOST).map(|number| one("other", number)).collect();
+        elsewhere.push(policy(SYSTEM_NAMESPACE, DEFAULT, json!({"mode": "Hold"})));
+        assert_eq!(resolve(&elsewhere, json!({})).unwrap().mode, ModeWish::Hold);
+        assert_eq!(Policies::of(&elsewhere, 0).not_usable().count(), 1, "it is told once");
+    }
+
+    /// An index leaves nobody out, and pods with the same labels get the same.
+    #[test]
+    fn who_is_concerned_is_whom_a_selector_selects() {
+        let equal = [json!({}), json!({"app": "web"}), json!({"app": "db"}), json!({"app": "web", "tier": "x"})];
+        let more = [
+            json!([]),
+            json!([{"key": "app", "operator": "In", "values": ["web"]}]),
+            json!([{"key": "tier", "operator": "Exists"}]),
+            json!([{"key": "tier", "operator": "Like"}]),
+        ];
+        let selectors = equal.iter().flat_map(|equal| {
+            more.iter().map(move |more| json!({"selector": {"matchLabels": equal, "matchExpressions": more}}))
+        });
+        let named = |(number, spec): (usize, Value)| policy("shop", &format!("p{number:02}"), spec);
+        let all: Vec<_> = selectors.chain([json!({})]).enumerate().map(named).collect();
+        let policies = Policies::of(&all, 0);
+        let labels =
+            [json!({}), json!({"app": "web"}), json!({"app": "web", "tier": "x"}), json!({"tier": "x", "a": "b"})];
+        for labels in labels.iter().chain(&labels) {
+            let labels: BTreeMap<String, String> = serde_json::from_value(labels.clone()).unwrap();
+            let mut pod = pod(json!({}));
+            BTreeMap::clone_from(&mut pod.labels, &labels);
+            let found: Vec<&str> = policies.concerning(&pod).map(|known| known.policy.name.as_str()).collect();
+            let selects = |each: &&Arc<PolicyView>| {
+                let selector = each.spec.selector.as_ref();
+                selector.is_some_and(|own| selector::limits(own, &labels))
+            };
+            let wanted: Vec<&str> = all.iter().filter(selects).map(|each| each.name.as_str()).collect();
+            assert_eq!(found, wanted, "{labels:?}");
+        }
     }
 }

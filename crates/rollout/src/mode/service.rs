@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hitless_api::names::{self, annotations, labels};
-use hitless_api::pod::PodView;
+use hitless_api::pod::{PodView, PortView, Protocol};
 use hitless_api::{PortTreatment, Version};
 use k8s_openapi::api::core::v1::{Service, ServicePort};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -27,6 +27,47 @@ pub enum Target {
     Name(String),
 }
 
+/// A port of a Service, as pods see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TargetPort {
+    /// Where it leads to.
+    pub target: Target,
+    /// What a named port of a container has to have, too.
+    pub protocol: Protocol,
+}
+
+impl TargetPort {
+    /// The port of the pod that it leads to, as the EndpointSlice controller finds it (`FindPort` in kubernetes/kubernetes
+    /// `pkg/api/v1/pod/util.go`): a number is the same in every pod, a name has to be declared by one of its containers. `None`: no
+    /// client of this port gets to that pod.
+    #[must_use]
+    pub fn of(&self, pod: &PodView) -> Option<u16> {
+        match &self.target {
+            Target::Number(number) => Some(*number),
+            Target::Name(name) => {
+                let is_meant = |port: &&PortView| port.name.as_deref() == Some(name) && port.protocol == self.protocol;
+                declared(pod).find(is_meant).map(|port| port.port)
+            }
+        }
+    }
+
+    /// Whether `other` answers clients that come to `pod` by it. Somebody is sent to a number whether anything listens there or not:
+    /// where `pod` declares that port, the other one has to declare it, too.
+    fn is_answered_by(&self, other: &PodView, pod: &PodView) -> bool {
+        let Some(port) = self.of(other) else { return false };
+        let declares =
+            |pod: &PodView| declared(pod).any(|declared| declared.port == port && declared.protocol == self.protocol);
+        match &self.target {
+            Target::Name(_) => true,
+            Target::Number(_) => declares(other) || !declares(pod),
+        }
+    }
+}
+
+fn declared(pod: &PodView) -> impl Iterator<Item = &PortView> {
+    pod.containers.iter().flat_map(|container| &container.ports)
+}
+
 /// A Service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an independent fact of the object")]
@@ -42,6 +83,8 @@ pub struct ServiceView {
     /// It has an address of its own, so that somebody distributes connections by the readiness of pods: neither headless nor
     /// `ExternalName`. Others are left alone.
     pub has_address: bool,
+    /// It is headless: its name gives its clients the addresses of its pods.
+    pub headless: bool,
     /// It sends what comes to a node to pods of that node only: `externalTrafficPolicy` or `internalTrafficPolicy` is `Local`.
     pub node_local: bool,
     /// `spec.publishNotReadyAddresses`.
@@ -54,6 +97,8 @@ pub struct ServiceView {
     pub has_annotations: bool,
     /// Google's controller has put its pods' own addresses into a network endpoint group.
     pub has_endpoint_group: bool,
+    /// Its ports. Only a headless one may have none, and then leads to all of a pod.
+    pub targets: Vec<TargetPort>,
     /// Ports whose `appProtocol` says what travels on them.
     pub treatments: Vec<(Target, PortTreatment)>,
     /// What it wants of load balancers outside of the cluster, if it has the label `kusionstack.io/control: "true"`.
@@ -70,7 +115,7 @@ pub struct Control {
 }
 
 impl ServiceView {
-    /// Whether it sends connections to pods with these labels.
+    /// Whether its selector matches the pod's labels. Whether a client gets there is for its ports to say: [`Self::leads_to`].
     #[must_use]
     pub fn selects(&self, pod: &PodView) -> bool {
         !self.selector.is_empty()
@@ -78,10 +123,35 @@ impl ServiceView {
             && self.selector.iter().all(|(key, value)| pod.labels.get(key) == Some(value))
     }
 
+    /// Whether it selects the pod, and one of its ports leads there.
+    #[must_use]
+    pub fn leads_to(&self, pod: &PodView) -> bool {
+        self.selects(pod) && (self.targets.is_empty() || self.targets.iter().any(|port| port.of(pod).is_some()))
+    }
+
+    /// Whether each of its ports that leads to `pod` is answered by one of `others`, which it selects.
+    pub(super) fn is_answered_by<'p>(&self, others: impl Iterator<Item = &'p PodView>, pod: &PodView) -> bool {
+        let others: Vec<&PodView> = others.collect();
+        let mut ports = self.targets.iter().filter(|port| port.of(pod).is_some());
+        !others.is_empty() && ports.all(|port| others.iter().any(|other| port.is_answered_by(other, pod)))
+    }
+
     /// Whether `other` gets the connections that come to the node of `pod`.
     #[must_use]
     pub fn reaches(&self, other: &PodView, pod: &PodView) -> bool {
         !self.node_local || other.node == pod.node
+    }
+
+    /// By its owner's wish it sends connections to pods that are not Ready, too.
+    #[must_use]
+    pub fn is_published(&self) -> bool {
+        self.has_address && self.open && self.held_by.is_none()
+    }
+
+    /// Its name gives the addresses of pods that are Ready, and no others.
+    #[must_use]
+    pub fn is_resolved_by_readiness(&self) -> bool {
+        self.headless && !self.open
     }
 
     /// Id of the grant for which we opened it.
@@ -96,20 +166,14 @@ impl ServiceView {
     pub fn port(&self, pod: &PodView, target: &Target) -> Option<u16> {
         match target {
             Target::Number(number) => Some(*number),
-            Target::Name(name) => {
-                let mut ports = pod.containers.iter().flat_map(|container| &container.ports);
-                ports.find(|declared| declared.name.as_deref() == Some(name)).map(|declared| declared.port)
-            }
+            Target::Name(name) => declared(pod).find(|port| port.name.as_deref() == Some(name)).map(|port| port.port),
         }
     }
 
     /// What travels on that port of the pod, if it says so.
     #[must_use]
     pub fn treatment(&self, pod: &PodView, port: u16) -> Option<PortTreatment> {
-        let named = |name: &str| {
-            let mut ports = pod.containers.iter().flat_map(|container| &container.ports);
-            ports.any(|declared| declared.port == port && declared.name.as_deref() == Some(name))
-        };
+        let named = |name: &str| declared(pod).any(|known| known.port == port && known.name.as_deref() == Some(name));
         let leads_there = |target: &Target| match target {
             Target::Number(number) => *number == port,
             Target::Name(name) => named(name),
@@ -134,6 +198,7 @@ impl From<&Service> for ServiceView {
                 uid: meta.uid.clone().unwrap_or_default(),
                 resource_version: meta.resource_version.clone().unwrap_or_default(),
             },
+            headless: spec.cluster_ip.as_deref() == Some("None") && spec.type_.as_deref() != Some("ExternalName"),
             has_address: spec.cluster_ip.as_deref() != Some("None") && spec.type_.as_deref() != Some("ExternalName"),
             node_local: is_local(spec.external_traffic_policy.as_deref())
                 || is_local(spec.internal_traffic_policy.as_deref()),
@@ -142,6 +207,7 @@ impl From<&Service> for ServiceView {
             declared_open: is_applied || (open && is_owned_by_another(service)),
             has_annotations: meta.annotations.as_ref().is_some_and(|all| !all.is_empty()),
             has_endpoint_group: annotation(ENDPOINT_GROUPS).is_some(),
+            targets: spec.ports.iter().flatten().filter_map(target_port).collect(),
             treatments: spec.ports.iter().flatten().filter_map(treatment).collect(),
             control: control(service),
             selector: spec.selector.unwrap_or_default(),
@@ -164,6 +230,9 @@ fn is_owned_by_another(service: &Service) -> bool {
 }
 
 fn treatment(port: &ServicePort) -> Option<(Target, PortTreatment)> {
+    if Protocol::of(port.protocol.as_deref()) == Protocol::Udp {
+        return None;
+    }
     let treatment = match port.app_protocol.as_deref()?.to_ascii_lowercase().as_str() {
         "http" => PortTreatment::Http1,
         "grpc" | "h2c" | "http2" | "kubernetes.io/h2c" => PortTreatment::Http2,
@@ -172,6 +241,10 @@ fn treatment(port: &ServicePort) -> Option<(Target, PortTreatment)> {
         _ => return None,
     };
     Some((target(port)?, treatment))
+}
+
+fn target_port(port: &ServicePort) -> Option<TargetPort> {
+    Some(TargetPort { target: target(port)?, protocol: Protocol::of(port.protocol.as_deref()) })
 }
 
 fn target(port: &ServicePort) -> Option<Target> {
@@ -216,12 +289,26 @@ mod tests {
         let service = view(
             json!({"namespace": "shop", "name": "web"}),
             json!({"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": "web", "appProtocol": "kubernetes.io/h2c"},
-                {"port": 9000, "appProtocol": "HTTP"}, {"port": 1, "appProtocol": "acme.io/own"}]}),
+                {"port": 9000, "appProtocol": "HTTP"}, {"port": 9000, "protocol": "UDP", "appProtocol": "https"}, {"port": 1, "appProtocol": "acme.io/own"}]}),
         );
         assert!(service.selects(&pod()) && service.has_address);
         assert_eq!(service.treatment(&pod(), 8080), Some(PortTreatment::Http2));
         assert_eq!(service.treatment(&pod(), 9000), Some(PortTreatment::Http1));
         assert_eq!(service.treatment(&pod(), 1), None);
+    }
+
+    #[test]
+    fn a_named_port_leads_to_pods_that_declare_it_with_its_protocol() {
+        let leads = |ports: Value| {
+            let spec = json!({"selector": {"app": "web"}, "ports": ports});
+            view(json!({"namespace": "shop", "name": "web"}), spec).leads_to(&pod())
+        };
+        assert!(leads(json!([{"port": 80, "targetPort": "web"}])));
+        assert!(!leads(json!([{"port": 80, "targetPort": "web", "protocol": "UDP"}])));
+        assert!(!leads(json!([{"port": 80, "targetPort": "admin"}])));
+        assert!(leads(json!([{"port": 80, "targetPort": "admin"}, {"port": 81, "targetPort": "web"}])));
+        assert!(leads(json!([{"port": 80, "targetPort": 1234}])), "a number is the same in every pod");
+        assert!(leads(json!([])), "a headless one without ports has names of pods only");
     }
 
     #[test]

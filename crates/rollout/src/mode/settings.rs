@@ -1,15 +1,17 @@
 //! What would be done to a pod if it were granted: the policies that hold for it, put together with what is known of it.
 
 use hitless_api::node_transition::AgentInfo;
-use hitless_api::pod::{ContainerView, PodView};
+use hitless_api::pod::{ContainerView, PodView, Protocol};
 use hitless_api::{
-    DrainSpec, Grant, GrantMode, Hook, HookTime, ModeWish, Outcome, Transition, TransitionResult, VerifySpec,
+    DrainSpec, Grant, GrantMode, GrantOp, Hook, ModeWish, Outcome, PortDrain, PortTreatment, Transition,
+    TransitionResult, VerifySpec,
 };
 use hitless_workloads::{Operation, Plan};
 
 use super::choice::{self, Mode, ModeInputs};
 use super::not_operable::NotOperable;
 use super::policy::Policies;
+use super::start::start_seconds;
 use super::traffic::{ServiceReadiness, Serving, StandIn, Traffic};
 use super::{ConnectionLosses, Gaps};
 
@@ -28,6 +30,8 @@ pub struct PodContext<'a> {
     pub operation: Option<&'a Operation>,
     /// Shortest time out of service before it is operated, in seconds, as its workload wants; 0: it wants none.
     pub delay_seconds: u32,
+    /// An image of the operation can't be fetched to the node beforehand.
+    pub is_unfetched: bool,
 }
 
 impl PodContext<'_> {
@@ -41,17 +45,46 @@ impl PodContext<'_> {
         let is_silent = stays && replaced.all(|container| !container.declares_service());
         is_silent && self.agent.can_look(&self.pod.id.uid, operation)
     }
+
+    /// A port of the node that leads to one of the containers that are replaced, where connections can be held.
+    fn host_port(&self, drain: &DrainSpec) -> Option<u16> {
+        let is_replaced = |container: &&ContainerView| {
+            self.operation.is_none_or(|operation| operation.containers.contains_key(&container.name))
+        };
+        let ports = self.pod.containers.iter().filter(is_replaced).flat_map(|container| &container.ports);
+        let mut ports = ports.filter(|port| match drain.treatment(port.port) {
+            PortTreatment::Http1 | PortTreatment::Http2 | PortTreatment::Tcp => port.protocol == Protocol::Tcp,
+            PortTreatment::Udp | PortTreatment::Ignore => false,
+        });
+        ports.find_map(|port| port.host_port)
+    }
+
+    /// A port to which a Service leads by another protocol than TCP: a Hold parks nobody who comes there. Where the pod declares one for
+    /// SCTP, nobody at all can be held.
+    fn unheld_port(&self, drain: &DrainSpec, traffic: &Traffic<'_>) -> Option<(u16, &'static str)> {
+        let declared = self.pod.containers.iter().flat_map(|container| &container.ports);
+        let sctp = declared
+            .filter(|port| port.protocol == Protocol::Sctp)
+            .map(|port| port.port)
+            .chain(traffic.ports(self.pod, Protocol::Sctp));
+        let all = sctp.map(|port| (port, "SCTP"));
+        let mut all = all.chain(traffic.ports(self.pod, Protocol::Udp).into_iter().map(|port| (port, "UDP")));
+        all.find(|(port, _)| drain.treatment(*port) != PortTreatment::Ignore)
+    }
 }
 
 /// What a workload says of how its pods are operated; nothing where a pod has none that is looked after.
 #[derive(Clone, Copy, Default)]
 pub struct WorkloadFacts<'a> {
-    /// How long a new version may take, in seconds.
+    /// Its `progressDeadlineSeconds`, if its kind has the field.
     pub progress_deadline_seconds: Option<u32>,
-    /// How long it may take judged by the version before, in seconds.
-    pub ready_within_seconds: Option<u32>,
     /// The longest time of late that its containers were away, in milliseconds (annotation `hitless.dev/gap`).
     pub gap_milliseconds: Option<u32>,
+    /// The same until they were ready, of the version that its pods are brought to; `None`: no pod has shown how long that needs
+    /// (annotation `hitless.dev/gap-to-ready`).
+    pub ready_milliseconds: Option<u32>,
+    /// The longest such time of versions before.
+    pub ready_before_milliseconds: Option<u32>,
     /// Connections of one of its pods were lost when it became not Ready.
     pub losses: Option<&'a ConnectionLosses>,
 }
@@ -60,10 +93,12 @@ impl WorkloadFacts<'_> {
     /// Of the workload that this is planned for.
     #[must_use]
     pub fn of(plan: &Plan) -> Self {
+        let (gaps, ready) = (Gaps::parse(plan.gaps.as_deref()), Gaps::parse(plan.gaps_to_ready.as_deref()));
         Self {
             progress_deadline_seconds: plan.progress_deadline_seconds,
-            ready_within_seconds: None,
-            gap_milliseconds: Gaps::parse(plan.gaps.as_deref()).longest(),
+            gap_milliseconds: gaps.longest(),
+            ready_milliseconds: ready.of(&plan.target),
+            ready_before_milliseconds: ready.longest(),
             losses: None,
         }
     }
@@ -104,6 +139,12 @@ impl AgentStatus<'_> {
         self.info.map(|agent| agent.can("Hold") && !agent.not_held.iter().any(|known| known == uid))
     }
 
+    /// Whether it has seen requests of the pod that take longer than clients can be held.
+    fn is_still_in_flight(&self, uid: &str) -> bool {
+        self.has_refused(uid, &[TransitionResult::STILL_IN_FLIGHT])
+            || self.info.is_some_and(|agent| agent.in_flight.iter().any(|known| known == uid))
+    }
+
     /// Whether it can tell if these containers of the pod serve, and has not said that one does.
     fn can_look(&self, uid: &str, operation: &Operation) -> bool {
         let is_seen = |agent: &AgentInfo| {
@@ -134,6 +175,8 @@ pub struct OperationSettings {
     pub hooks: Vec<Hook>,
     /// What the choice of the mode rests on, but for who else serves at that moment.
     inputs: ModeInputs,
+    /// Of versions before, how long its workload was away until it was ready.
+    ready_before_milliseconds: Option<u32>,
 }
 
 /// What an operation begins with.
@@ -145,24 +188,43 @@ pub struct Start<'a> {
     pub begin: ServiceReadiness<'a>,
 }
 
+impl Start<'_> {
+    /// Of a pod whose labels are changed and nothing else.
+    #[must_use]
+    pub fn staying() -> Self {
+        let reason = format!("{}: nothing in the pod is replaced", Mode::LABELS_ONLY);
+        let mode = Mode::of(GrantMode::Stay, reason);
+        Self { mode, begin: ServiceReadiness::Now { open: Vec::new(), note: None } }
+    }
+}
+
 impl OperationSettings {
     /// Of this pod, under these policies.
     ///
     /// # Errors
     /// If it can't be operated before something is mended.
     pub fn of(context: PodContext<'_>, policies: &Policies<'_>, traffic: &Traffic<'_>) -> Result<Self, NotOperable> {
-        let PodContext { pod, workload, post_check, agent, operation: _, delay_seconds } = context;
-        let hooks_wait = |hooks: &[Hook]| hooks.iter().any(|hook| hook.when == HookTime::AfterStart);
-        let mut resolved =
-            policies.resolve(pod, |port| traffic.treatment(pod, port), workload.progress_deadline_seconds)?;
-        // What a person or a program decides meanwhile takes its own time.
-        if let Some(seconds) = workload.ready_within_seconds.filter(|_| !post_check && !hooks_wait(&resolved.hooks))
-            && !resolved.progress_is_wished
-        {
-            resolved.verify.progress_seconds = resolved.verify.progress_seconds.min(seconds);
+        let PodContext { pod, workload, post_check, agent, operation, delay_seconds, is_unfetched } = context;
+        let is_relabel = operation.is_some_and(|operation| operation.op == GrantOp::Relabel);
+        let seconds = start_seconds(pod, workload.progress_deadline_seconds);
+        let mut resolved = policies.resolve(pod, |port| traffic.treatment(pod, port), seconds)?;
+        if is_relabel {
+            // It is told of what takes it out of service, or replaces something in it.
+            resolved.hooks.clear();
         }
         if let Some(feature) = agent.lacks(&resolved.hooks) {
             return Err(NotOperable::HooksUnsupported(feature));
+        }
+        let long_lived_port = resolved.drain.long_lived_port();
+        // The agent sees which ports are listened to, and not which of them have clients.
+        let tcp = traffic.ports(pod, Protocol::Tcp).into_iter();
+        let tcp = tcp.map(|port| (port, traffic.treatment(pod, port).unwrap_or(PortTreatment::Tcp)));
+        let udp = traffic.ports(pod, Protocol::Udp).into_iter().map(|port| (port, PortTreatment::Udp));
+        for (port, treat) in tcp.chain(udp) {
+            let ports = &mut resolved.drain.ports;
+            if ports.len() < DrainSpec::MAX_PORTS && !ports.iter().any(|known| known.port == port) {
+                ports.push(PortDrain { port, treat });
+            }
         }
         // Where somebody wants a longer time, that counts.
         if delay_seconds > 0 {
@@ -176,24 +238,36 @@ impl OperationSettings {
             origin: resolved.mode_origin,
             gated: pod.gated,
             serving: pod.ready(),
-            post_check,
+            post_check: post_check && !is_relabel,
             hook_after_drain: Hook::need_leave(&resolved.hooks),
             is_delayed: delay_seconds > 0,
             agent_can_hold: agent.can_hold(&pod.id.uid),
             gap_milliseconds: workload.gap_milliseconds,
+            ready_milliseconds: workload.ready_milliseconds,
             cap_milliseconds: resolved.drain.hold_cap_milliseconds,
-            long_lived_port: resolved.drain.long_lived_port(),
+            long_lived_port,
+            unheld_port: context.unheld_port(&resolved.drain, traffic),
             another_serves: false,
+            lone_service: None,
+            companion_serves: false,
             node_local_service: None,
             always_published: traffic.always_published(pod),
+            host_port: context.host_port(&resolved.drain),
+            behind_service: traffic.leading_to(pod).any(|service| service.has_address && !service.is_published()),
             connections_lost: workload.losses.map(ConnectionLosses::words),
             load_balancer_keeps_it: traffic.load_balancer_keeps(pod),
             serves_nobody: context.serves_nobody(),
+            still_in_flight: agent.is_still_in_flight(&pod.id.uid),
+            is_unfetched,
         };
         // Whether it can be operated at all does not rest on who else serves.
-        choice::choose(&inputs)?;
+        if !is_relabel {
+            choice::choose(&inputs)?;
+        }
         let drain = agent.readable(resolved.drain);
-        Ok(Self { drain, verify: resolved.verify, hooks: resolved.hooks, inputs })
+        let (verify, hooks) = (resolved.verify, resolved.hooks);
+        let ready_before_milliseconds = workload.ready_before_milliseconds;
+        Ok(Self { drain, verify, hooks, inputs, ready_before_milliseconds })
     }
 
     /// Whether a rule of stage PostCheck concerns the pod.
@@ -202,10 +276,50 @@ impl OperationSettings {
         self.inputs.post_check
     }
 
+    /// Whether the kubelet pulls an image while the containers are down.
+    #[must_use]
+    pub fn is_unfetched(&self) -> bool {
+        self.inputs.is_unfetched
+    }
+
     /// How long its workload is away when it is operated, in milliseconds, as far as that was learned.
     #[must_use]
     pub fn gap_milliseconds(&self) -> Option<u32> {
         self.inputs.gap_milliseconds
+    }
+
+    /// The same until it is ready, as this version has shown, or as versions before it have.
+    #[must_use]
+    pub fn ready_milliseconds(&self) -> Option<u32> {
+        self.inputs.ready_milliseconds.or(self.ready_before_milliseconds)
+    }
+
+    /// Whether clients who have nobody else would be refused in this mode, which nobody has wished: the pod is away for longer than they
+    /// can be held, or for nobody knows how long.
+    #[must_use]
+    pub fn is_refused_for_long(&self, mode: &Mode) -> bool {
+        let outlasts = self.inputs.gap_milliseconds.is_none_or(|gap| gap > self.inputs.cap_milliseconds);
+        let is_for_nobody_else = matches!(Mode::word(&mode.reason), Mode::ONLY_POD | Mode::ALWAYS_PUBLISHED);
+        let is_served_by_nobody = Mode::word(&mode.reason) == Mode::CANNOT_HOLD && self.inputs.serving;
+        self.inputs.wish == ModeWish::Auto && ((is_for_nobody_else && outlasts) || is_served_by_nobody)
+    }
+
+    /// What clients who have nobody else would see in place, as a clause for people.
+    #[must_use]
+    pub fn loss(&self, mode: &Mode) -> String {
+        let cap = self.inputs.cap_milliseconds;
+        let held = format!("new connections would wait for {cap} ms and be refused then");
+        match (&mode.mode, self.inputs.gap_milliseconds) {
+            (GrantMode::Hold, Some(gap)) => {
+                format!("it is the only pod, and in place {held}: its workload was away for {gap} ms")
+            }
+            (GrantMode::Hold, None) => {
+                format!("it is the only pod, and in place {held}: how long its workload is away is not known")
+            }
+            (GrantMode::Leave | GrantMode::Stay | GrantMode::Unknown(_), _) => {
+                "it is the only pod, and in place new connections would be refused until it is back".to_owned()
+            }
+        }
     }
 
     /// For a pod that leaves service whoever else serves, for this reason.
@@ -217,13 +331,13 @@ impl OperationSettings {
         traffic: &Traffic<'a>,
         serving: &impl Fn(&PodView) -> Serving,
     ) -> Start<'a> {
-        let mode = Mode { mode: GrantMode::Leave, reason: reason.to_owned(), unless_serving: false };
+        let mode = Mode::of(GrantMode::Leave, reason.to_owned());
         let begin = traffic.begin(pod, &mode.mode, serving);
         Start { mode, begin }
     }
 
     /// Leave or Hold, and whether Services have to be opened before. `pod` is the one that this is of; `serving` says how the
-    /// others are.
+    /// others are; `companion_serves`: one of them is the companion pod of its workload, or will be.
     ///
     /// # Errors
     /// Those of [`Self::of`].
@@ -232,16 +346,21 @@ impl OperationSettings {
         pod: &PodView,
         traffic: &Traffic<'a>,
         serving: &impl Fn(&PodView) -> Serving,
+        companion_serves: bool,
     ) -> Result<Start<'a>, NotOperable> {
         // Who else serves matters to nobody but Auto.
         let asks = self.inputs.wish == ModeWish::Auto;
-        let stand_in = if asks { traffic.stand_in(pod, serving) } else { StandIn::None };
-        let (another_serves, node_local_service) = match stand_in {
-            StandIn::Serves => (true, None),
-            StandIn::OnOtherNodes(service) => (false, Some(service.to_owned())),
-            StandIn::None => (false, None),
+        let stand_in = if asks { traffic.stand_in_while_unready(pod, serving) } else { StandIn::None };
+        let named = |service: &str| Some(service.to_owned());
+        let (another_serves, lone_service, node_local_service) = match stand_in {
+            StandIn::Serves => (true, None, None),
+            StandIn::ExceptFor(service) => (true, named(service), None),
+            StandIn::OnOtherNodes(service) => (false, None, named(service)),
+            StandIn::None => (false, None, None),
         };
-        let mut mode = choice::choose(&ModeInputs { another_serves, node_local_service, ..self.inputs.clone() })?;
+        let known = self.inputs.clone();
+        let inputs = ModeInputs { another_serves, lone_service, companion_serves, node_local_service, ..known };
+        let mut mode = choice::choose(&inputs)?;
         let begin = traffic.begin(pod, &mode.mode, serving);
         if let ServiceReadiness::Now { note: Some(note), .. } = &begin {
             mode.reason = format!("{}; {note}", mode.reason);
@@ -253,9 +372,11 @@ impl OperationSettings {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mode::ServiceView;
     use hitless_workloads::PodIntent;
-    use k8s_openapi::api::core::v1::Pod;
+    use k8s_openapi::api::core::v1::{Pod, Service};
     use serde_json::{Value, json};
+    use std::sync::Arc;
 
     fn pod(annotations: &Value) -> PodView {
         let pod = json!({
@@ -277,10 +398,17 @@ mod tests {
     ) -> Result<(GrantMode, String), NotOperable> {
         let traffic = Traffic::new(&[], &[]);
         let workload = WorkloadFacts::default();
-        let context =
-            PodContext { pod, workload, post_check: false, agent, operation: Some(operation), delay_seconds: 0 };
+        let context = PodContext {
+            pod,
+            workload,
+            post_check: false,
+            agent,
+            operation: Some(operation),
+            delay_seconds: 0,
+            is_unfetched: false,
+        };
         let settings = OperationSettings::of(context, &Policies::default(), &traffic)?;
-        let mode = settings.start(pod, &traffic, &|other| Serving::of(other, false))?.mode;
+        let mode = settings.start(pod, &traffic, &|other| Serving::of(other, false), false)?.mode;
         Ok((mode.mode, Mode::word(&mode.reason).to_owned()))
     }
 
@@ -328,6 +456,97 @@ mod tests {
         let ungated = PodView { gated: false, ..pod(&json!({"hitless.dev/mode": "Leave"})) };
         let why = mode(&ungated, says).unwrap_err();
         assert!(matches!(why, NotOperable::NoReadinessGate(_)), "{why}");
+    }
+
+    #[test]
+    fn a_pod_whose_replaced_container_has_a_port_of_its_node_is_held() {
+        let able = agent(&["Leave", "Hold"]);
+        let chosen = |ports: Value, replaced: &str| {
+            let spec = json!({"containers": [{"name": "web", "ports": ports}, {"name": "side", "ports": [{"containerPort": 1}]}]});
+            let views: Pod = serde_json::from_value(json!({"metadata": {}, "spec": spec})).unwrap();
+            let all = PodView { containers: PodView::from(&views).containers, ..pod(&json!({})) };
+            let mut only = all.clone();
+            only.containers.retain(|container| container.name == replaced);
+            let operation = PodIntent::assumed(&only).operation;
+            mode_of(&all, &operation, AgentStatus { info: Some(&able), reports: &[] }).unwrap().1
+        };
+        let host = || json!([{"containerPort": 8080, "hostPort": 80}]);
+        assert_eq!(chosen(host(), "web"), "HostPort");
+        assert_eq!(chosen(host(), "side"), "OnlyPod", "that container stays");
+        assert_eq!(chosen(json!([{"containerPort": 53, "hostPort": 53, "protocol": "UDP"}]), "web"), "OnlyPod");
+        assert_eq!(chosen(json!([{"containerPort": 8080, "hostPort": 0}]), "web"), "OnlyPod");
+    }
+
+    #[test]
+    fn a_pod_that_serves_by_another_protocol_than_tcp_leaves_where_another_one_serves() {
+        let chosen = |declared: &Value, service: &Value, annotations: &Value| {
+            let pods = ["a", "b"].map(|name| {
+                let owner = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "s", "uid": "s", "controller": true});
+                let metadata = json!({"namespace": "shop", "name": name, "uid": name, "labels": {"app": "dns"},
+                    "annotations": annotations, "ownerReferences": [owner]});
+                let spec = json!({"containers": [{"name": "web", "ports": declared}],
+                    "readinessGates": [{"conditionType": "hitless.dev/InService"}]});
+                let status = json!({"conditions": [{"type": "Ready", "status": "True"}]});
+                let pod = json!({"metadata": metadata, "spec": spec, "status": status});
+                Arc::new(PodView::from(&serde_json::from_value::<Pod>(pod).unwrap()))
+            });
+            let service = json!({"metadata": {"namespace": "shop", "name": "dns"}, "spec": service});
+            let service = ServiceView::from(&serde_json::from_value::<Service>(service).unwrap());
+            let services = [Arc::new(service)];
+            let traffic = Traffic::new(&services, &pods);
+            let workload = WorkloadFacts {
+                gap_milliseconds: Some(300),
+                ready_milliseconds: Some(500),
+                ..WorkloadFacts::default()
+            };
+            let operation = PodIntent::assumed(&pods[0]).operation;
+            let context = PodContext {
+                pod: &pods[0],
+                workload,
+                post_check: false,
+                agent: AgentStatus::default(),
+                operation: Some(&operation),
+                delay_seconds: 0,
+                is_unfetched: false,
+            };
+            let settings = OperationSettings::of(context, &Policies::default(), &traffic).unwrap();
+            let mode = settings.start(&pods[0], &traffic, &|other| Serving::of(other, false), false).unwrap().mode;
+            (Mode::word(&mode.reason).to_owned(), settings.drain.ports)
+        };
+        let http = json!([{"containerPort": 8080, "name": "http"}]);
+        let with = |port: Value| Value::Array(http.as_array().unwrap().iter().cloned().chain([port]).collect());
+        let selector = json!({"app": "dns"});
+        let served = |ports: Value| json!({"clusterIP": "10.0.0.1", "selector": selector, "ports": ports});
+        let dns = || json!([{"port": 53, "targetPort": 5353, "protocol": "UDP"}]);
+        let nothing = json!({});
+        let (reason, ports) = chosen(&http, &served(dns()), &nothing);
+        assert_eq!(reason, "UnheldPort", "a number leads to every pod");
+        assert!(
+            ports.contains(&PortDrain { port: 5353, treat: PortTreatment::Udp }),
+            "it is not quiet while they come"
+        );
+        let udp = with(json!({"containerPort": 5353, "name": "dns", "protocol": "UDP"}));
+        assert_eq!(chosen(&udp, &served(dns()), &nothing).0, "UnheldPort");
+        let named = served(json!([{"port": 53, "targetPort": "dns", "protocol": "UDP"}]));
+        assert_eq!(chosen(&udp, &named, &nothing).0, "UnheldPort");
+        let headless = json!({"clusterIP": "None", "selector": selector, "ports": dns()});
+        assert_eq!(chosen(&udp, &headless, &nothing).0, "UnheldPort");
+        let web = served(json!([{"port": 80, "targetPort": "http"}]));
+        assert_eq!(chosen(&udp, &web, &nothing).0, "ShortGap", "nobody is led to the port");
+        let ignored = json!({"hitless.dev/drain": r#"{"ports": [{"port": 5353, "treat": "ignore"}]}"#});
+        assert_eq!(chosen(&udp, &served(dns()), &ignored).0, "ShortGap", "its owner says so");
+        let http3 =
+            json!([{"containerPort": 443, "name": "h3", "protocol": "UDP"}, {"containerPort": 443, "name": "http"}]);
+        let both =
+            served(json!([{"port": 443, "targetPort": "http", "appProtocol": "http"}, {"port": 443, "name": "h3",
+            "targetPort": "h3", "protocol": "UDP"}]));
+        let (reason, ports) = chosen(&http3, &both, &nothing);
+        assert_eq!(
+            (reason.as_str(), &ports[..]),
+            ("UnheldPort", &[PortDrain { port: 443, treat: PortTreatment::Http1 }][..])
+        );
+        let sctp = with(json!({"containerPort": 3868, "name": "http-s", "protocol": "SCTP"}));
+        assert_eq!(chosen(&sctp, &web, &nothing).0, "UnheldPort", "beside it nobody can be held");
     }
 
     #[test]

@@ -2,14 +2,15 @@
 //! (docs/contract.md 5).
 
 use std::cell::OnceCell;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use hitless_api::pod::PodView;
+use hitless_api::pod::{PodView, Protocol};
 use hitless_api::{GrantMode, PortTreatment};
 
 use super::ServiceView;
 use super::service::{ENDPOINT_GROUPS, KEEPING};
+use crate::companion::is_companion;
 
 /// Services and pods, as one finds the other.
 pub struct Traffic<'a> {
@@ -54,7 +55,10 @@ impl Serving {
 pub enum StandIn<'a> {
     /// Other pods do.
     Serves,
-    /// Other pods serve, but on other nodes, and this Service sends what comes to a node to pods of that node only.
+    /// Other pods do, but not for clients of this Service.
+    ExceptFor(&'a str),
+    /// Other pods serve, but on other nodes, and this Service sends what comes to a node to pods of that node only. Whoever watches the
+    /// node would take all of it out.
     OnOtherNodes(&'a str),
     /// Nobody.
     None,
@@ -112,10 +116,10 @@ impl<'a> Traffic<'a> {
         Self { services: known, all: pods, pods: OnceCell::new() }
     }
 
-    /// The Services that select the pod.
-    pub fn selecting(&self, pod: &PodView) -> impl Iterator<Item = &'a ServiceView> {
+    /// The Services whose clients get to the pod.
+    pub fn leading_to(&self, pod: &PodView) -> impl Iterator<Item = &'a ServiceView> {
         let here = self.services.get(pod.id.namespace.as_str()).map_or(&[] as &[&ServiceView], Vec::as_slice);
-        here.iter().copied().filter(|service| service.selects(pod))
+        here.iter().copied().filter(|service| service.leads_to(pod))
     }
 
     /// What the pod's Services say of a port; if they don't agree, what is waited for rather than closed.
@@ -127,17 +131,24 @@ impl<'a> Traffic<'a> {
         said.reduce(|one, other| if one == PortTreatment::Http1 { other } else { one })
     }
 
+    /// Ports of the pod to which a Service leads by this protocol, whether the pod declares them or not.
+    #[must_use]
+    pub fn ports(&self, pod: &PodView, protocol: Protocol) -> BTreeSet<u16> {
+        let targets = self.leading_to(pod).flat_map(|service| &service.targets);
+        targets.filter(|target| target.protocol == protocol).filter_map(|target| target.of(pod)).collect()
+    }
+
     /// Whether a Service sends the pod connections whether it is Ready or not, by its owner's wish.
     #[must_use]
     pub fn always_published(&self, pod: &PodView) -> bool {
-        self.selecting(pod).any(|service| service.has_address && service.open && service.held_by.is_none())
+        self.leading_to(pod).any(ServiceView::is_published)
     }
 
     /// What shows that a load balancer outside of the cluster sends connections to the pod's own address whether it is Ready or not.
     #[must_use]
     pub fn load_balancer_keeps(&self, pod: &PodView) -> Option<String> {
         let condition = pod.conditions.keys().find(|name| KEEPING.iter().any(|gate| name.starts_with(gate)));
-        let group = || self.selecting(pod).find(|service| service.has_endpoint_group);
+        let group = || self.leading_to(pod).find(|service| service.has_endpoint_group);
         let service = || group().map(|service| format!("annotation {ENDPOINT_GROUPS} of Service {}", service.name));
         condition.map(|name| format!("its condition {name}")).or_else(service)
     }
@@ -157,33 +168,80 @@ impl<'a> Traffic<'a> {
         })
     }
 
-    /// The other pods of a Service that selects `pod`.
-    fn others<'p>(&'p self, service: &'p ServiceView, pod: &'p PodView) -> impl Iterator<Item = &'a PodView> {
+    /// The other pods that clients of a Service of `pod` get to.
+    fn others<'p>(&'p self, service: &'p ServiceView, pod: &'p PodView) -> impl Iterator<Item = &'a PodView> + Clone {
         let here = self.pods().by_namespace.get(pod.id.namespace.as_str()).map_or(&[] as &[&PodView], Vec::as_slice);
-        here.iter().copied().filter(|other| other.id.uid != pod.id.uid && service.selects(other))
+        here.iter().copied().filter(|other| other.id.uid != pod.id.uid && service.leads_to(other))
     }
 
-    /// Who takes the traffic while `pod` is away: in each of its Services another pod; without Services one of its workload.
+    /// Who takes the traffic when `pod` is gone: for each port of its Services another pod; without Services one of its workload.
+    /// Services that send connections to pods whether they are Ready or not are left out where there are others.
     #[must_use]
     pub fn stand_in(&self, pod: &PodView, serving: &impl Fn(&PodView) -> Serving) -> StandIn<'a> {
         let serves = |other: &&PodView| serving(other) == Serving::Serves;
-        let mut services = self.selecting(pod).filter(|service| service.has_address).peekable();
+        let with_address = || self.leading_to(pod).filter(|service| service.has_address);
+        let by_readiness = || with_address().filter(|service| !service.is_published());
+        let has_others = by_readiness().next().is_some();
+        let mut services = with_address().filter(|service| !has_others || !service.is_published()).peekable();
         if services.peek().is_some() {
-            let mut answer = StandIn::Serves;
+            let (mut is_served, mut alone, mut elsewhere) = (false, None, None);
             for service in services {
-                let mut others = self.others(service, pod).filter(serves).peekable();
-                if others.peek().is_none() {
-                    return StandIn::None;
-                }
-                if !others.any(|other| service.reaches(other, pod)) {
-                    answer = StandIn::OnOtherNodes(&service.name);
+                let others = self.others(service, pod).filter(serves);
+                if !service.is_answered_by(others.clone(), pod) {
+                    alone.get_or_insert(service.name.as_str());
+                } else if service.is_answered_by(others.filter(|other| service.reaches(other, pod)), pod) {
+                    is_served = true;
+                } else {
+                    elsewhere.get_or_insert(service.name.as_str());
                 }
             }
-            return answer;
+            return match (is_served, alone, elsewhere) {
+                (true, Some(service), _) => StandIn::ExceptFor(service),
+                (_, None, Some(service)) => StandIn::OnOtherNodes(service),
+                (true, None, None) => StandIn::Serves,
+                (false, _, _) => StandIn::None,
+            };
         }
-        let siblings = pod.owner.as_ref().and_then(|owner| self.pods().by_owner.get(owner.uid.as_str()));
-        let serves = siblings.into_iter().flatten().any(|other| other.id.uid != pod.id.uid && serves(other));
-        if serves { StandIn::Serves } else { StandIn::None }
+        if self.siblings(pod).any(|other| serves(&other)) { StandIn::Serves } else { StandIn::None }
+    }
+
+    /// The other pods that stand in for one to which no Service with an address leads: those of its owner, and the companion pod of
+    /// its workload where clients find both by the same name.
+    fn siblings<'p>(&'p self, pod: &'p PodView) -> impl Iterator<Item = &'a PodView> + 'p {
+        let of_owner = pod.owner.as_ref().and_then(|owner| self.pods().by_owner.get(owner.uid.as_str()));
+        let of_owner = of_owner.into_iter().flatten().copied().filter(move |other| other.id.uid != pod.id.uid);
+        let by_name = self.leading_to(pod).filter(|service| service.is_resolved_by_readiness());
+        let by_name = by_name.flat_map(move |service| self.others(service, pod));
+        of_owner.chain(by_name.filter(move |other| is_companion(other) || is_companion(pod)))
+    }
+
+    /// Another pod that comes back from its operation, and would stand in then for one to which no Service with an address leads. Of
+    /// others [`Self::begin`] says whom they wait for.
+    #[must_use]
+    pub fn awaited_sibling(&self, pod: &PodView, serving: &impl Fn(&PodView) -> Serving) -> Option<&'a PodView> {
+        if self.leading_to(pod).any(|service| service.has_address) {
+            return None;
+        }
+        self.siblings(pod).find(|other| !other.terminating && serving(other) == Serving::Away)
+    }
+
+    /// Whether clients find the pods by their readiness: then another pod can take the clients of this one.
+    #[must_use]
+    pub fn takes_clients(&self, pod: &PodView) -> bool {
+        self.leading_to(pod).any(|service| service.has_address || service.is_resolved_by_readiness())
+    }
+
+    /// The same while `pod` is there and not Ready: nobody takes what a Service sends to it all the same.
+    #[must_use]
+    pub fn stand_in_while_unready(&self, pod: &PodView, serving: &impl Fn(&PodView) -> Serving) -> StandIn<'a> {
+        let mut with_address = self.leading_to(pod).filter(|service| service.has_address);
+        let has_others = with_address.any(|service| !service.is_published());
+        let published = || self.leading_to(pod).find(|service| service.is_published());
+        match (self.stand_in(pod, serving), published()) {
+            (StandIn::Serves, Some(service)) if has_others => StandIn::ExceptFor(&service.name),
+            (StandIn::Serves, Some(_)) => StandIn::None,
+            (stand_in, _) => stand_in,
+        }
     }
 
     /// Whether this Service has to be open while `pod` is held.
@@ -196,13 +254,16 @@ impl<'a> Traffic<'a> {
     }
 
     fn need(&self, service: &ServiceView, pod: &PodView, serving: &impl Fn(&PodView) -> Serving) -> Need {
-        if !service.has_address || (service.open && service.held_by.is_none()) {
+        if !service.has_address || service.is_published() {
+            return Need::Nothing;
+        }
+        let serves = |other: &&PodView| serving(other) == Serving::Serves && service.reaches(other, pod);
+        if service.is_answered_by(self.others(service, pod).filter(serves), pod) {
             return Need::Nothing;
         }
         let (mut waits_for, mut in_the_way) = (None, None);
         for other in self.others(service, pod) {
             match serving(other) {
-                Serving::Serves if service.reaches(other, pod) => return Need::Nothing,
                 Serving::Serves => {}
                 Serving::Away => waits_for = Some(other.id.name.clone()),
                 Serving::Down => in_the_way = Some(other.id.name.clone()),
@@ -225,14 +286,14 @@ impl<'a> Traffic<'a> {
     ) -> ServiceReadiness<'a> {
         if *mode != GrantMode::Hold {
             // It would get connections although it has left.
-            let opened = self.selecting(pod).find(|service| service.open && service.held_by.is_some());
+            let opened = self.leading_to(pod).find(|service| service.open && service.held_by.is_some());
             return match opened {
                 Some(service) => ServiceReadiness::Wait(ServiceConflict::Open(service.name.clone())),
                 None => ServiceReadiness::Now { open: Vec::new(), note: None },
             };
         }
         let (mut closed, mut open, mut note) = (Vec::new(), Vec::new(), None);
-        for service in self.selecting(pod) {
+        for service in self.leading_to(pod) {
             match self.need(service, pod, serving) {
                 Need::Nothing => {}
                 Need::Open if service.open => open.push(service),
@@ -314,20 +375,72 @@ mod tests {
         assert_eq!(keeps(&pods[0], &[plain]).unwrap(), format!("its condition {name}"));
     }
 
+    /// Like [`pod`], with these ports.
+    fn listens(name: &str, ports: &Value) -> Arc<PodView> {
+        let spec = json!({"metadata": {}, "spec": {"containers": [{"name": "c", "ports": ports}]}});
+        let containers = PodView::from(&serde_json::from_value::<Pod>(spec).unwrap()).containers;
+        Arc::new(PodView { containers, ..PodView::clone(&pod(name, true)) })
+    }
+
     #[test]
-    fn each_service_with_an_address_needs_another_pod() {
+    fn a_worker_that_a_selector_matches_without_its_port_is_no_stand_in() {
+        let web = |name: &str| listens(name, &json!([{"containerPort": 8080, "name": "http"}]));
+        let worker = listens("worker", &json!([{"containerPort": 9090, "name": "metrics"}]));
+        let by = |target: Value| [service("web", &json!({"ports": [{"port": 80, "targetPort": target}]}))];
+        for services in [by(json!("http")), by(json!(8080))] {
+            let ask = |pods: &[Arc<PodView>]| {
+                let traffic = Traffic::new(&services, pods);
+                let begin = traffic.begin(&pods[0], &GrantMode::Hold, &present(&[]));
+                (
+                    traffic.stand_in(&pods[0], &present(&[])) == StandIn::Serves,
+                    matches!(begin, ServiceReadiness::Opening(_)),
+                )
+            };
+            assert_eq!(ask(&[web("a"), worker.clone()]), (false, true), "{services:?}");
+            assert_eq!(ask(&[web("a"), worker.clone(), web("b")]), (true, false), "{services:?}");
+        }
+        let services = by(json!("http"));
+        let pods = [worker, web("a")];
+        let traffic = Traffic::new(&services, &pods);
+        assert_eq!(traffic.leading_to(&pods[0]).count(), 0, "no client of the Service gets there");
+    }
+
+    #[test]
+    fn each_port_may_have_another_stand_in() {
+        let port = |name: &str, number: u16| json!({"containerPort": number, "name": name});
+        let ports = json!([{"port": 80, "targetPort": "http"}, {"port": 81, "targetPort": "admin"}]);
+        let services = [service("web", &json!({"ports": ports}))];
+        let one = listens("a", &json!([port("http", 8080), port("admin", 8081)]));
+        let (two, three) = (listens("b", &json!([port("http", 80)])), listens("c", &json!([port("admin", 81)])));
+        let serves =
+            |pods: &[Arc<PodView>]| Traffic::new(&services, pods).stand_in(&pods[0], &present(&[])) == StandIn::Serves;
+        assert!(!serves(&[one.clone(), two.clone()]));
+        assert!(serves(&[one, two, three]));
+    }
+
+    #[test]
+    fn one_odd_service_does_not_decide_for_the_clients_of_the_others() {
         let pods = [pod("a", true), pod("b", true)];
-        let only_a = json!({"selector": {"app": "web", "name": "a"}});
         let mut one = PodView::clone(&pods[0]);
         one.labels.insert("name".to_owned(), "a".to_owned());
-        let serves = |service: Arc<ServiceView>| {
-            let services = [self::service("web", &json!({})), service];
-            Traffic::new(&services, &pods).stand_in(&one, &present(&[])) == StandIn::Serves
+        let ask = |more: &[Value]| {
+            let odd = more.iter().map(|more| service("odd", more));
+            let services: Vec<_> = odd.chain([service("web", &json!({}))]).collect();
+            let traffic = Traffic::new(&services, &pods);
+            let [gone, unready] =
+                [traffic.stand_in(&one, &present(&[])), traffic.stand_in_while_unready(&one, &present(&[]))];
+            let alone = traffic.stand_in_while_unready(&one, &present(&["b"]));
+            (format!("{gone:?}"), format!("{unready:?}"), alone == StandIn::None)
         };
-        assert!(!serves(service("a", &only_a)));
-        let mut headless = only_a.clone();
+        let (serves, except) = (|| "Serves".to_owned(), || "ExceptFor(\"odd\")".to_owned());
+        let only_a = json!({"selector": {"app": "web", "name": "a"}});
+        assert_eq!(ask(&[]), (serves(), serves(), true));
+        assert_eq!(ask(std::slice::from_ref(&only_a)), (except(), except(), true), "a Service for each pod");
+        let published = json!({"publishNotReadyAddresses": true});
+        assert_eq!(ask(&[published]), (serves(), except(), true), "others serve once the pod is gone");
+        let mut headless = only_a;
         headless["clusterIP"] = json!("None");
-        assert!(serves(service("a", &headless)));
+        assert_eq!(ask(&[headless]), (serves(), serves(), true));
     }
 
     #[test]

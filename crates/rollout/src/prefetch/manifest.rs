@@ -4,7 +4,7 @@ use hitless_api::ObjectRef;
 use hitless_api::names::{annotations, labels};
 use serde_json::{Value, json};
 
-use super::Pull;
+use super::{Pull, Resources};
 use crate::owner_reference::owner_reference;
 
 /// Name of its container.
@@ -17,7 +17,7 @@ const DEADLINE_SECONDS: u32 = 3600;
 
 /// The pod, owned by the workload that needs the image, so that it goes with it.
 #[must_use]
-pub fn manifest(pull: &Pull, attempt: u32, owner: &ObjectRef) -> Value {
+pub fn manifest(pull: &Pull, attempt: u32, resources: Resources, owner: &ObjectRef) -> Value {
     let mut spec = json!({
         // By name: the scheduler would look for another place.
         "nodeName": pull.node,
@@ -33,7 +33,7 @@ pub fn manifest(pull: &Pull, attempt: u32, owner: &ObjectRef) -> Value {
             "image": pull.image,
             "imagePullPolicy": pull.policy.name(),
             "command": [COMMAND],
-            "resources": {"requests": {"cpu": "1m", "memory": "1Mi"}, "limits": {"cpu": "10m", "memory": "16Mi"}},
+            "resources": stated(pull, resources),
             "securityContext": {
                 "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "capabilities": {"drop": ["ALL"]},
             },
@@ -71,11 +71,20 @@ pub fn manifest(pull: &Pull, attempt: u32, owner: &ObjectRef) -> Value {
     })
 }
 
+fn stated(pull: &Pull, resources: Resources) -> Value {
+    let of_container = || serde_json::from_str(pull.resources.as_deref()?).ok();
+    match resources {
+        Resources::None => None,
+        Resources::OfContainer => of_container(),
+    }
+    .unwrap_or_else(|| json!({}))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use hitless_api::{GroupKind, PullIdentity, PullPolicy};
-    use k8s_openapi::api::core::v1::Pod;
+    use k8s_openapi::api::core::v1::{Pod, ResourceRequirements};
 
     #[test]
     fn it_pulls_as_the_pod_does_and_can_do_nothing_else() {
@@ -85,6 +94,7 @@ mod tests {
             image: "web:v2".to_owned(),
             policy: PullPolicy::Always,
             identity: PullIdentity { service_account: Some("web".to_owned()), secrets: vec!["login".to_owned()] },
+            resources: Some(r#"{"requests":{"cpu":"50m"},"limits":{"cpu":"100m"}}"#.into()),
         };
         let owner = ObjectRef {
             group_kind: GroupKind::new("apps", "Deployment"),
@@ -92,18 +102,27 @@ mod tests {
             name: "web".to_owned(),
             uid: "u".to_owned(),
         };
-        let pod: Pod = serde_json::from_value(manifest(&pull, 2, &owner)).unwrap();
+        let pod: Pod = serde_json::from_value(manifest(&pull, 2, Resources::None, &owner)).unwrap();
         let spec = pod.spec.unwrap();
         assert_eq!(spec.service_account_name.as_deref(), Some("web"));
         assert_eq!(spec.image_pull_secrets.unwrap()[0].name, "login");
         assert_eq!(spec.automount_service_account_token, Some(false));
         assert_eq!(spec.containers[0].command.as_deref(), Some(["/".to_owned()].as_slice()));
         assert_eq!(spec.containers[0].image_pull_policy.as_deref(), Some("Always"));
+        assert_eq!(spec.containers[0].resources, Some(ResourceRequirements::default()), "BestEffort");
         let meta = pod.metadata;
         assert_eq!(meta.name, Some(format!("hitless-prefetch-{}-2", pull.key())));
         let owners = meta.owner_references.unwrap();
         assert_eq!((owners[0].api_version.as_str(), owners[0].controller), ("apps/v1", Some(false)));
         let other = Pull { policy: PullPolicy::IfNotPresent, ..pull.clone() };
         assert_ne!(pull.key(), other.key());
+        let stated = manifest(&pull, 3, Resources::OfContainer, &owner);
+        assert_eq!(
+            stated["spec"]["containers"][0]["resources"],
+            json!({"requests": {"cpu": "50m"}, "limits": {"cpu": "100m"}})
+        );
+        let (plain, unstated) = (Pull { resources: None, ..pull.clone() }, json!({}));
+        assert_eq!(manifest(&plain, 3, Resources::OfContainer, &owner)["spec"]["containers"][0]["resources"], unstated);
+        assert_eq!(plain.key(), pull.key(), "who shares an image and a node shares the pod");
     }
 }

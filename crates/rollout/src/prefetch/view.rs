@@ -8,6 +8,9 @@ use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod, PodStatus
 
 use super::manifest::CONTAINER;
 
+/// Reason of a pod that has outlived its `activeDeadlineSeconds`.
+const OVERDUE: &str = "DeadlineExceeded";
+
 /// Longest words of others that are kept, in characters.
 const LONGEST: usize = 400;
 
@@ -24,6 +27,8 @@ pub struct PrefetchView {
     pub node: String,
     /// The image that it was made for.
     pub image: String,
+    /// The image that admission has given it instead, if it has: Kubernetes would run that one in a new pod.
+    pub rewritten: Option<String>,
     /// When it was made.
     pub created: Option<Timestamp>,
     /// It is being deleted.
@@ -46,7 +51,14 @@ pub enum PrefetchState {
         /// The image as the runtime knows it, `<repository>@<digest>`; empty if that is not known.
         image_id: String,
     },
-    /// The image was not pulled, or the pod was not let in.
+    /// The node's kubelet has not let the pod in, which says nothing of the image.
+    Rejected {
+        /// The kubelet's reason, e.g. `OutOfpods`.
+        reason: String,
+        /// Its words.
+        message: String,
+    },
+    /// The image was not pulled.
     Failed {
         /// The kubelet's reason, e.g. `ErrImagePull`.
         reason: String,
@@ -66,7 +78,7 @@ impl PrefetchView {
         let image = spec.and_then(|spec| spec.containers.iter().find(|each| each.name == CONTAINER)?.image.clone());
         let image = image.unwrap_or_default();
         let asked = pod.metadata.annotations.as_ref().and_then(|known| known.get(annotations::IMAGE));
-        let is_rewritten = asked.is_some_and(|asked| *asked != image);
+        let is_rewritten = asked.is_some_and(|asked| *asked != image) && !image.is_empty();
         Some(Self {
             attempt: name.rsplit('-').next().and_then(|number| number.parse().ok()).unwrap_or_default(),
             pod: PodRef {
@@ -78,7 +90,8 @@ impl PrefetchView {
             node: spec.and_then(|spec| spec.node_name.clone()).unwrap_or_default(),
             created,
             deleting: pod.metadata.deletion_timestamp.is_some(),
-            state: if is_rewritten { rewritten(&image) } else { state(pod, created) },
+            state: state(pod, created),
+            rewritten: is_rewritten.then(|| image.clone()),
             image: asked.cloned().unwrap_or(image),
         })
     }
@@ -88,7 +101,10 @@ impl PrefetchView {
     pub fn digest(&self) -> Option<&str> {
         match &self.state {
             PrefetchState::Fetched { image_id, .. } => image::digest_of(image_id),
-            PrefetchState::NotBegun | PrefetchState::Pulling | PrefetchState::Failed { .. } => None,
+            PrefetchState::NotBegun
+            | PrefetchState::Pulling
+            | PrefetchState::Rejected { .. }
+            | PrefetchState::Failed { .. } => None,
         }
     }
 
@@ -112,7 +128,7 @@ fn state(pod: &Pod, created: Option<Timestamp>) -> PrefetchState {
     // A pod that its node does not let in, or that has outlived its deadline, has no container that could say more.
     let refused = || {
         let is_over = status.phase.as_deref() == Some("Failed");
-        is_over.then(|| failed(status.reason.as_deref(), status.message.as_deref()))
+        is_over.then(|| ended(status.reason.as_deref(), status.message.as_deref()))
     };
     of_container.or_else(refused).unwrap_or(if has_sandbox(status) {
         PrefetchState::Pulling
@@ -148,10 +164,14 @@ fn of_container(status: &ContainerStatus, created: Option<Timestamp>) -> Option<
     }
 }
 
-/// Kubernetes would run another image than a pod that is brought to this one, so none is.
-fn rewritten(image: &str) -> PrefetchState {
-    let words = format!("admission makes it {image} in new pods; name that image in the template");
-    failed(Some("ImageRewritten"), Some(&words))
+/// A pod that has ended as a whole: it was not let in, or put out again, unless its own time was over.
+fn ended(reason: Option<&str>, message: Option<&str>) -> PrefetchState {
+    match (reason, failed(reason, message)) {
+        (Some(known), PrefetchState::Failed { reason, message }) if known != OVERDUE => {
+            PrefetchState::Rejected { reason, message }
+        }
+        (_, failed) => failed,
+    }
 }
 
 fn failed(reason: Option<&str>, message: Option<&str>) -> PrefetchState {
@@ -199,14 +219,17 @@ mod tests {
             assert_eq!(view(&waiting(reason)), wanted);
         }
         let refused = json!({"phase": "Failed", "reason": "OutOfpods", "message": "node has no room"});
-        let wanted = PrefetchState::Failed { reason: "OutOfpods".to_owned(), message: "node has no room".to_owned() };
+        let wanted = PrefetchState::Rejected { reason: "OutOfpods".to_owned(), message: "node has no room".to_owned() };
         assert_eq!(view(&refused), wanted);
+        let late =
+            json!({"phase": "Failed", "reason": "DeadlineExceeded", "message": "longer than specified deadline"});
+        assert!(matches!(view(&late), PrefetchState::Failed { .. }), "the image takes too long");
         let killed = container("", &json!({"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown"}}));
         assert_eq!(view(&killed), PrefetchState::NotBegun, "it says nothing of an image");
     }
 
     #[test]
-    fn an_image_that_admission_has_changed_is_not_the_one_that_was_asked_for() {
+    fn what_admission_has_made_of_the_image_that_was_asked_for_is_told() {
         let view = |asked: &str| {
             let ended = json!({"terminated": {"exitCode": 128, "finishedAt": "2026-11-23T00:00:05Z"}});
             let pod = json!({"metadata": {"name": "hitless-prefetch-0123-1", "labels": {"hitless.dev/prefetch": "0123"},
@@ -214,10 +237,10 @@ mod tests {
                 "status": container("mirror/web@sha256:11", &ended)});
             PrefetchView::of(&serde_json::from_value(pod).unwrap()).unwrap()
         };
-        assert!(view("mirror/web:v2").is_fetched());
-        let PrefetchState::Failed { reason, message } = view("web:v2").state else { panic!("it is taken for fetched") };
-        assert_eq!(reason, "ImageRewritten");
-        assert!(message.contains("mirror/web:v2") && message.contains("template"), "{message}");
+        assert_eq!(view("mirror/web:v2").rewritten, None);
+        let other = view("web:v2");
+        assert!(other.is_fetched() && other.image == "web:v2");
+        assert_eq!(other.rewritten.as_deref(), Some("mirror/web:v2"));
     }
 
     #[test]

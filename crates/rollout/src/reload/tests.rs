@@ -50,7 +50,7 @@ fn a_time_is_kept_as_long_as_the_content_stays_and_the_difference_lasts() {
     let objects = [reloading(None)];
     let first = Uses::of(&objects).find(&read("1"), &Finds::new(), at(0));
     let hash = content(&first).config.hash;
-    let objects = [reloading(Some(&hash))];
+    let objects = [reloading(Some(hash.value()))];
     let same = Uses::of(&objects).find(&read("1"), &first, at(10));
     assert_eq!(content(&same).since, at(0));
     let changed = Uses::of(&objects).find(&read("2"), &same, at(20));
@@ -59,6 +59,24 @@ fn a_time_is_kept_as_long_as_the_content_stays_and_the_difference_lasts() {
     assert_eq!((content(&again).since, content(&again).differs_since), (at(21), at(20)), "it goes on changing");
     let back = Uses::of(&objects).find(&read("1"), &again, at(22));
     assert_eq!(content(&back).differs_since, at(22));
+}
+
+#[test]
+fn with_a_key_another_hash_is_recorded_and_the_one_without_counts_too() {
+    let objects = [reloading(None)];
+    let hash = |key: Option<&Key>, value: &str| {
+        content(&Uses::of(&objects).keyed(key).find(&read(value), &Finds::new(), at(0))).config.hash
+    };
+    let (key, other) = (Key::of("a"), Key::of("b"));
+    let (plain, keyed) = (hash(None, "1"), hash(Some(&key), "1"));
+    assert!(keyed.value() != plain.value() && keyed.value() != hash(Some(&other), "1").value());
+    assert!(keyed.is(plain.value()) && keyed.is(keyed.value()) && !plain.is(keyed.value()));
+    assert!(!hash(Some(&key), "2").is(plain.value()));
+    // Nothing has changed since a controller without a key has recorded it.
+    let recorded = [reloading(Some(plain.value()))];
+    let first = Uses::of(&recorded).keyed(Some(&key)).find(&read("1"), &Finds::new(), at(0));
+    let later = Uses::of(&recorded).keyed(Some(&key)).find(&read("1"), &first, at(10));
+    assert_eq!((content(&later).since, content(&later).differs_since), (at(0), at(0)));
 }
 
 #[test]

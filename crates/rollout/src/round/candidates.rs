@@ -6,18 +6,22 @@ use std::iter::once_with;
 
 use hitless_api::names::annotations;
 use hitless_api::pod::PodView;
-use hitless_api::{Grant, GrantOp, ObjectRef};
+use hitless_api::{Grant, GrantOp, ObjectRef, Wait};
 use hitless_gate::{Candidate, Gate, Verdict};
 use hitless_workloads::{Obstacle, Operation, PodIntent, kind};
 use jiff::SignedDuration;
 
 use super::companions::Companions;
+use super::dependency::Dependencies;
 use super::draft::Draft;
 use super::endings::{Ended, Failure};
+use super::gaps::Learned;
 use super::images::Images;
 use super::losses::Known;
 use super::pools::Members;
 use super::reload::Reloads;
+use super::removals::Removable;
+use super::trials::Trials;
 use super::wait_reason::{self, WaitReason};
 use super::wishes::{Wish, Wishes};
 use super::{Forecast, PodVerdict};
@@ -34,6 +38,7 @@ pub(super) struct Basis<'a, 'g> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) wishes: Wishes<'a>,
     pub(super) ended: Ended<'a>,
+    pub(super) trials: Trials<'a>,
     pub(super) gate: &'g Gate,
     pub(super) policies: Policies<'a>,
     pub(super) traffic: Traffic<'a>,
@@ -43,10 +48,10 @@ pub(super) struct Basis<'a, 'g> {
     /// Made when somebody asks: most rounds grant nothing.
     pub(super) pool_members: OnceCell<Members<'a>>,
     pub(super) companions: Companions<'a>,
-    /// How long a new version may take to get Ready, judged by the one before, in seconds, by index of the plan.
-    pub(super) ready_within: BTreeMap<usize, u32>,
+    /// Workloads of which something is away that all their pods need.
+    pub(super) dependencies: Dependencies<'a>,
     /// What was learned of gaps and does not stand on the workload yet, by index of the plan.
-    pub(super) learned: BTreeMap<usize, Gaps>,
+    pub(super) learned: BTreeMap<usize, Learned>,
     /// Connections that were lost when a pod became not Ready, by index of the plan.
     pub(super) losses: BTreeMap<usize, Known>,
     /// Workloads that reload.
@@ -88,6 +93,8 @@ impl<'a> InTurn<'a> {
 /// Those that only rules can keep, and what is said of the others.
 pub(super) struct Candidates<'a> {
     pub(super) draft: Draft<'a>,
+    /// Pods that serve nobody, which nothing but the rules can keep from being deleted.
+    pub(super) removable: Vec<Removable<'a>>,
     pub(super) operable: HashMap<&'a str, Operable<'a>>,
     pub(super) verdicts: Vec<PodVerdict>,
 }
@@ -103,14 +110,22 @@ impl<'a> Basis<'a, '_> {
         'a: 'w,
     {
         let unseen = self.unseen(&draft);
-        let (mut operable, mut verdicts) = (HashMap::new(), Vec::new());
+        let (mut operable, mut removable, mut verdicts) = (HashMap::new(), Vec::new(), Vec::new());
         let mut in_turn = InTurn::default();
         for (uid, wish) in wishes {
-            let found = self.candidate(wish, &draft).and_then(|found| {
-                let is_uncounted = unseen.contains(found.pod.id.namespace.as_str())
-                    || (!unseen.is_empty() && self.gate.counts_cluster_wide(uid));
-                if is_uncounted { Err(WaitReason::PodNotCached) } else { Ok(found) }
-            });
+            let is_counted = || {
+                let is_uncounted = unseen.contains(wish.pod.id.namespace.as_str())
+                    || ((!unseen.is_empty() || self.snapshot.uncounted) && self.gate.counts_cluster_wide(uid));
+                if is_uncounted { Err(WaitReason::PodNotCached) } else { Ok(()) }
+            };
+            if let Some(removal) = wish.removal {
+                match self.removable(wish, removal, &draft).and_then(|found| is_counted().map(|()| found)) {
+                    Ok(found) => removable.push(found),
+                    Err(waiting) => verdicts.push(self.verdict(wish.pod, Err(waiting), None)),
+                }
+                continue;
+            }
+            let found = self.candidate(wish, &draft).and_then(|found| is_counted().map(|()| found));
             match found {
                 Ok(found) => _ = operable.insert(*uid, found),
                 Err(waiting) => {
@@ -128,7 +143,7 @@ impl<'a> Basis<'a, '_> {
                 verdicts.push(self.verdict(pod.pod, Err(waiting), None));
             }
         }
-        Candidates { draft, operable, verdicts }
+        Candidates { draft, removable, operable, verdicts }
     }
 
     fn candidate(&self, wish: &Wish<'a>, draft: &Draft<'a>) -> Result<Operable<'a>, WaitReason> {
@@ -142,18 +157,26 @@ impl<'a> Basis<'a, '_> {
             return Err(WaitReason::Reload);
         }
         let settings = self.settings(wish)?;
-        if let Some(waiting) = self.images.waiting(pod, &intent) {
+        let operable = Operable { pod, node, intent, settings, owner: self.wishes.owner(pod), rank: wish.rank };
+        let is_prefetched_only = wish.workload.is_some_and(|index| self.wishes.plans[index].prefetch_only);
+        if let Some(waiting) = self.images.waiting(pod, &operable.intent) {
+            return if !is_prefetched_only && self.goes_natively(&operable, draft) {
+                Ok(operable)
+            } else {
+                Err(waiting)
+            };
+        }
+        if let Some(waiting) = self.images.without_digest(&operable.intent) {
             return Err(waiting);
         }
-        if let Some(waiting) = self.images.without_digest(&intent) {
-            return Err(waiting);
-        }
-        if wish.workload.is_some_and(|index| self.wishes.plans[index].prefetch_only) {
+        if is_prefetched_only {
             return Err(WaitReason::PrefetchOnly);
         }
-        let operable = Operable { pod, node, intent, settings, owner: self.wishes.owner(pod), rank: wish.rank };
-        if let Some(waiting) = self.agent_is_too_old(node, &operable.intent.operation) {
+        if let Some(waiting) = self.agent_is_too_old(node, pod, &operable.intent.operation) {
             return Err(waiting);
+        }
+        if !pod.gated && self.is_protected(pod, &operable.intent.operation.op) {
+            return Err(WaitReason::NoReadinessGate("and a finalizer of others wants it out of service"));
         }
         if operable.intent.operation.op == GrantOp::Foreign {
             return Ok(operable);
@@ -166,18 +189,22 @@ impl<'a> Basis<'a, '_> {
     pub(super) fn workload_of_operation(&self, operable: &Operable<'_>) -> Option<usize> {
         match operable.intent.operation.op {
             GrantOp::Foreign => None,
-            GrantOp::Update | GrantOp::Restart | GrantOp::Drain | GrantOp::Unknown(_) => {
+            GrantOp::Update | GrantOp::Restart | GrantOp::Relabel | GrantOp::Drain | GrantOp::Unknown(_) => {
                 self.wishes.workload_of(operable.pod)
             }
         }
     }
 
     /// The agent of the node has said what it can do, and this operation is not among it.
-    fn agent_is_too_old(&self, node: &str, operation: &Operation) -> Option<WaitReason> {
+    fn agent_is_too_old(&self, node: &str, pod: &PodView, operation: &Operation) -> Option<WaitReason> {
         let (feature, cannot) = if operation.op == GrantOp::Foreign {
             (GrantOp::FOREIGN_FEATURE, "let others operate a pod")
+        } else if operation.op == GrantOp::Relabel {
+            (GrantOp::RELABEL_FEATURE, "change labels without replacing a container")
         } else if operation.annotations.contains_key(annotations::DECORATIONS) {
             (Grant::DECORATIONS_FEATURE, "write which PodDecorations a pod has")
+        } else if self.is_protected(pod, &operation.op) {
+            (Wait::FEATURE, "wait for finalizers of others")
         } else {
             return None;
         };
@@ -217,6 +244,10 @@ impl<'a> Basis<'a, '_> {
         draft: &'s Draft<'_>,
     ) -> impl Iterator<Item = WaitReason> + 's {
         let pod = wish.pod;
+        let left_out = move || {
+            let left_out = self.snapshot.left_out.get(&pod.id.namespace)?;
+            Some(WaitReason::NamespaceUnread(left_out.unread))
+        };
         let unreadable = move || self.unreadable(pod);
         let busy = move || self.ended.busy.contains(pod.id.uid.as_str()).then_some(WaitReason::InProgress);
         let obstacle = || wish.intent.as_ref().err().cloned().map(WaitReason::Obstacle);
@@ -224,11 +255,14 @@ impl<'a> Basis<'a, '_> {
             let node = pod.node.as_ref().filter(|node| draft.is_full(node))?;
             Some(WaitReason::NodeFull(node.clone()))
         };
-        let paused = move || self.paused(wish);
-        let first = once_with(move || self.halted(wish)).chain(once_with(busy)).chain(once_with(paused));
+        let paused = move || self.paused(wish).or_else(|| self.dependency(wish));
+        let first = once_with(left_out).chain(once_with(move || self.halted(wish)));
+        let first = first.chain(once_with(busy)).chain(once_with(paused));
         let first = first.chain(once_with(unreadable));
         let first = first.chain(once_with(obstacle));
-        first.flatten().chain(wait_reason::in_the_way(pod, self.snapshot)).chain(once_with(full).flatten())
+        let of_agent = wait_reason::in_the_way(pod, self.snapshot).chain(once_with(full).flatten());
+        // A pod that nobody's agent has to drain may be anywhere, or nowhere yet.
+        first.flatten().chain(of_agent.filter(|_| wish.removal.is_none()))
     }
 
     /// The pod's workload is paused, opted in or not. What leaves for good because there are to be fewer pods, because the pod that
@@ -247,6 +281,16 @@ impl<'a> Basis<'a, '_> {
         let owner = self.wishes.owner(self.wishes.pods.get(pod.id.uid.as_str())?)?;
         let pause = self.wishes.world.object(&owner.uid)?.pause()?;
         Some(WaitReason::Paused { pause, workload: Box::new(owner.clone()) })
+    }
+
+    /// Another pod of the workload is being operated, and what all of them need is away.
+    fn dependency(&self, wish: &Wish<'_>) -> Option<WaitReason> {
+        let operated = self.dependencies.away.get(&wish.workload?)?;
+        let changes = wish.intent.as_ref().is_ok_and(|intent| match intent.operation.op {
+            GrantOp::Update | GrantOp::Restart => true,
+            GrantOp::Relabel | GrantOp::Drain | GrantOp::Foreign | GrantOp::Unknown(_) => false,
+        });
+        (changes && *operated != wish.pod.id.name).then(|| WaitReason::Dependency(operated.clone()))
     }
 
     /// The workload that the pod belongs to can't be read now.
@@ -292,13 +336,20 @@ impl<'a> Basis<'a, '_> {
     /// What holds for the pod of the wish.
     pub(super) fn settings(&self, wish: &Wish<'_>) -> Result<OperationSettings, WaitReason> {
         let node = wish.pod.node.as_deref().unwrap_or_default();
+        let mut workload = wish.workload.map(|index| self.facts(index)).unwrap_or_default();
+        let is_unfetched = wish.intent.as_ref().is_ok_and(|intent| self.images.not_fetched(wish.pod, intent).is_some());
+        if is_unfetched {
+            // The pull comes on top, and nobody knows how long that takes.
+            workload.gap_milliseconds = None;
+        }
         let context = PodContext {
             pod: wish.pod,
-            workload: wish.workload.map(|index| self.facts(index)).unwrap_or_default(),
+            workload,
             post_check: self.gate.has_post_check(&wish.pod.id.uid, || Candidate::of(wish.pod, String::new())),
             agent: self.snapshot.node_transitions.get(node).map(|known| known.agent_status()).unwrap_or_default(),
             operation: wish.intent.as_ref().ok().map(|intent| &*intent.operation),
             delay_seconds: wish.delay_seconds,
+            is_unfetched,
         };
         let settings = OperationSettings::of(context, &self.policies, &self.traffic);
         settings.map_err(|why| WaitReason::not_operable(why, node))
@@ -306,12 +357,21 @@ impl<'a> Basis<'a, '_> {
 
     fn facts(&self, index: usize) -> WorkloadFacts<'_> {
         let known = WorkloadFacts::of(&self.wishes.plans[index]);
-        let longest = self.learned.get(&index).and_then(Gaps::longest).max(known.gap_milliseconds);
-        // What the next version needs to start counts, too.
-        let longest = longest.max(self.companions.start_milliseconds(&self.wishes.plans[index]));
-        let ready_within_seconds = self.ready_within.get(&index).copied();
-        let losses = self.losses.get(&index).map(|known| &known.losses);
-        WorkloadFacts { gap_milliseconds: longest, ready_within_seconds, losses, ..known }
+        let plan = &self.wishes.plans[index];
+        let learned = self.learned.get(&index);
+        let of_target = |gaps: &Gaps| gaps.of(&plan.target);
+        let longest = learned.and_then(|learned| learned.to_listen.as_ref()?.longest()).max(known.gap_milliseconds);
+        let ready = learned.and_then(|learned| learned.to_ready.as_ref().and_then(of_target));
+        // A companion shows how long a start takes, and never how long the process before takes to stop: what it shows makes a gap
+        // longer that was seen, and none known.
+        let start = self.companions.start_milliseconds(plan);
+        let shown = || longest.map(|gap| gap.saturating_add(start.unwrap_or_default())).filter(|_| start.is_some());
+        WorkloadFacts {
+            gap_milliseconds: longest.map(|gap| gap.max(start.unwrap_or_default())),
+            ready_milliseconds: ready.max(known.ready_milliseconds).or_else(shown),
+            losses: self.losses.get(&index).map(|known| &known.losses),
+            ..known
+        }
     }
 
     /// The pod of the same workload that is being operated as the first one, and that will teach how long the workload is away.
@@ -352,6 +412,7 @@ impl<'a> Basis<'a, '_> {
             Ok(expected) => (Some(expected), None),
             Err(waiting) => (None, Some(waiting)),
         };
-        PodVerdict { pod: pod.id.clone(), owner: self.wishes.owner(pod).cloned(), waiting, gate, expected }
+        let (pod, owner) = (pod.id.clone(), self.wishes.owner(pod).cloned());
+        PodVerdict { pod, owner, waiting, gate, expected, beside_companion: false }
     }
 }

@@ -1,6 +1,8 @@
 //! What the phases of a round decide, as data. Nothing is written but by a change: [`super::draft::Draft`] makes the writes of them.
 
-use hitless_api::{Cancel, Grant, PodRef, Reservation, WaitPoint};
+use std::collections::BTreeSet;
+
+use hitless_api::{Cancel, Grant, MicroTime, PodRef, Reservation, VerifySpec, WaitPoint};
 
 use super::write::{
     CompanionWrite, EndedHold, InServiceFallback, LedgerWrite, PrefetchWrite, ProviderStatusWrite, RuleStatusWrite,
@@ -22,11 +24,13 @@ pub(super) enum Change<'a> {
     /// The ledger is rewritten, so that nothing that was prepared on an older version of it arrives any more.
     FenceLedger { namespace: &'a str, fence: String },
     /// The node's agent is to operate a pod.
-    Grant { node: &'a str, grant: Grant },
+    Grant { node: &'a str, grant: Box<Grant> },
     /// The operation is over. What it has taught goes into the same write, so that it counts once.
     RemoveGrant { node: &'a str, grant: &'a Grant },
     /// The operation is to be ended.
     Cancel { node: &'a str, grant: &'a Grant, cancel: Cancel },
+    /// The clock by which the operation is judged stands since then, or goes on.
+    Clock { node: &'a str, grant: &'a Grant, stands: Option<MicroTime>, verify: VerifySpec },
     /// The rules of stage PostCheck let the operated pod return.
     PassPostCheck { node: &'a str, grant: &'a Grant },
     /// A wait of the operation is over, or what is missing has changed.
@@ -56,4 +60,41 @@ pub(super) enum Change<'a> {
     RuleStatus(RuleStatusWrite),
     /// A TrafficProvider's status is not what it should be.
     ProviderStatus(ProviderStatusWrite),
+}
+
+impl Change<'_> {
+    /// The namespace in which something begins or ends by it. `None`: nothing does, or not in one namespace. An epoch, and a fence in a
+    /// NodeTransition, only make older writes fail.
+    pub(super) fn namespace(&self) -> Option<&str> {
+        match self {
+            Self::TakeOver(_) | Self::FenceNode { .. } | Self::ProviderStatus(_) => None,
+            Self::Release { namespace, .. } | Self::FenceLedger { namespace, .. } => Some(namespace),
+            Self::Reserve { pod, .. } => Some(&pod.namespace),
+            Self::Grant { grant, .. } => Some(&grant.pod.namespace),
+            Self::RemoveGrant { grant, .. }
+            | Self::Cancel { grant, .. }
+            | Self::Clock { grant, .. }
+            | Self::PassPostCheck { grant, .. }
+            | Self::Wait { grant, .. } => Some(&grant.pod.namespace),
+            Self::Hold { services, .. } => services.first().map(|service| service.namespace.as_str()),
+            Self::CloseService { service, .. } => Some(&service.namespace),
+            Self::Workload(write) => Some(&write.on.namespace),
+            Self::Prefetch(PrefetchWrite::Create { pull, .. }) => Some(&pull.namespace),
+            Self::Companion(CompanionWrite::Create { namespace, .. }) => Some(namespace),
+            Self::Prefetch(PrefetchWrite::Delete(pod)) | Self::Companion(CompanionWrite::Delete { pod, .. }) => {
+                Some(&pod.namespace)
+            }
+            Self::InServiceFallback(write) => Some(&write.pod.namespace),
+            Self::RuleStatus(write) => Some(&write.namespace),
+        }
+    }
+}
+
+/// uids of the workloads' objects that these write.
+pub(super) fn written(changes: &[Change<'_>]) -> BTreeSet<String> {
+    let uid = |change: &Change<'_>| match change {
+        Change::Workload(write) => Some(write.on.uid.clone()),
+        _ => None,
+    };
+    changes.iter().filter_map(uid).collect()
 }

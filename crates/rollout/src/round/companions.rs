@@ -18,10 +18,11 @@ use super::candidates::{Basis, Operable};
 use super::draft::Draft;
 use super::wait_reason::WaitReason;
 use crate::companion::{self, Outcome, State, Tried};
-use crate::mode::{Gaps, Mode};
+use crate::mode::{Gaps, Mode, Serving, StandIn, start_seconds};
 use crate::snapshot::Snapshot;
 
 pub(super) use retire::retiring;
+pub use room::wants_all;
 pub(super) use writes::decide;
 
 /// A companion for which there is no room is given up after so long: the version then comes without one.
@@ -92,7 +93,7 @@ fn waiting(plan: &Plan, stage: Companion) -> WaitReason {
 }
 
 /// Key of the companion of the revision that a workload's pods are brought to.
-fn target_key(plan: &Plan) -> String {
+pub(super) fn target_key(plan: &Plan) -> String {
     companion::key(&plan.workload, &plan.target)
 }
 
@@ -106,9 +107,14 @@ fn is_known(plan: &Plan) -> bool {
     tried(plan).is_some() || Gaps::parse(plan.gaps.as_deref()).knows(&plan.target)
 }
 
+/// No node had room for it.
+pub(super) fn is_skipped(plan: &Plan) -> bool {
+    tried(plan).is_some_and(|tried| tried.outcome == Outcome::Skipped)
+}
+
 /// How long a version may take to get ready, as the workload's owner says.
-fn deadline(plan: &Plan) -> SignedDuration {
-    SignedDuration::from_secs(plan.progress_deadline_seconds.unwrap_or(600).into())
+fn deadline(plan: &Plan, companion: &PodView) -> SignedDuration {
+    SignedDuration::from_secs(start_seconds(companion, plan.progress_deadline_seconds).into())
 }
 
 /// The label of a companion pod.
@@ -117,7 +123,7 @@ fn key_of(pod: &PodView) -> Option<&str> {
 }
 
 /// Pods of the workload are being brought to another revision.
-fn is_moving(plan: &Plan) -> bool {
+pub(super) fn is_moving(plan: &Plan) -> bool {
     matches!(plan.stage, Stage::Rolling | Stage::Finishing) && !plan.behind.is_empty()
 }
 
@@ -125,8 +131,35 @@ impl Basis<'_, '_> {
     /// Whether the pod, which nothing else keeps, waits for a companion of its workload. `mode` is how it would be operated now.
     pub(super) fn companion(&self, operable: &Operable<'_>, mode: &Mode) -> Option<WaitReason> {
         let plan = self.tries_first(operable)?;
-        let serves = plan.total == 1 && self.is_to_serve(operable, mode);
+        // One that is there and ready serves, however short the pod is going to be away: nobody loses anything by it.
+        let is_there = self.companions.of(plan).is_some_and(|pod| !pod.terminating);
+        let serves = plan.total == 1 && self.has_clients(operable) && (is_there || needs_companion(operable, mode));
         Some(waiting(plan, self.stage(plan, serves)?))
+    }
+
+    /// Whether the companion of the pod's workload takes its clients while it is operated. Where nobody can read companion pods, one
+    /// that would be made does. `mode` is how the pod would be operated without one.
+    pub(super) fn companion_serves(
+        &self,
+        operable: &Operable<'_>,
+        mode: &Mode,
+        serving: &impl Fn(&PodView) -> Serving,
+    ) -> bool {
+        if self.snapshot.unknown.companions {
+            return self.expects_companion(operable, mode);
+        }
+        let Some(plan) = self.may_have(operable).filter(|plan| plan.total == 1) else { return false };
+        let is_in_service = |pod: &&PodView| pod.in_service().is_some_and(|condition| condition.is_true);
+        let serves = self.companions.of(plan).filter(is_in_service).is_some_and(|pod| serving(pod) == Serving::Serves);
+        // What a pod rests on is asked again while it leaves (`last_endpoint`), and the answer has to be the same.
+        serves && self.traffic.stand_in(operable.pod, serving) != StandIn::None
+    }
+
+    /// Whether a companion is going to take the pod's clients, if it wishes what it does when its turn comes.
+    pub(super) fn expects_companion(&self, operable: &Operable<'_>, mode: &Mode) -> bool {
+        let Some(plan) = self.may_have(operable).filter(|plan| plan.total == 1) else { return false };
+        let is_there = self.companions.of(plan).is_some_and(|pod| !pod.terminating);
+        self.has_clients(operable) && (is_there || !is_known(plan) || needs_companion(operable, mode))
     }
 
     /// The version was tried and did not run, or does not run for a while: the pod does not ask the rules, so that others may have
@@ -163,8 +196,15 @@ impl Basis<'_, '_> {
 
     /// The plan of the pod's workload, if a companion may try what it brings to the pod.
     fn may_try(&self, operable: &Operable<'_>) -> Option<&Plan> {
+        self.may_have(operable).filter(|_| !self.snapshot.unknown.companions)
+    }
+
+    /// The same, whether companion pods can be read or not.
+    fn may_have(&self, operable: &Operable<'_>) -> Option<&Plan> {
         let plan = &self.wishes.plans[self.workload_of_operation(operable)?];
-        let wants = is_moving(plan) && plan.behind.contains(&operable.pod.id.uid) && !self.snapshot.unknown.companions;
+        // A change of labels starts nothing that could be tried.
+        let starts = operable.intent.operation.op != GrantOp::Relabel;
+        let wants = starts && is_moving(plan) && plan.behind.contains(&operable.pod.id.uid);
         let may = wants && plan.companion != CompanionWish::Never && self.no_companion(operable).is_none();
         may.then_some(plan)
     }
@@ -209,8 +249,8 @@ impl Basis<'_, '_> {
         if self.traffic.always_published(operable.pod) {
             return Some("a Service sends connections to pods that are not Ready".to_owned());
         }
-        if let Some(words) = self.snapshot.own_writes.refused.get(&target_key(plan)) {
-            return Some(format!("it is not accepted: {words}"));
+        if let Some(refusal) = self.images.refusals.of_companion(&target_key(plan)) {
+            return Some(format!("it is not accepted: {}", refusal.words));
         }
         if let Some(tried) = tried(plan).filter(|tried| tried.outcome == Outcome::Skipped) {
             return Some(tried.message).filter(|_| self.companions.of(plan).is_none());
@@ -221,9 +261,8 @@ impl Basis<'_, '_> {
     /// How far the companion is, which is to serve or only to try the version. `None`: the pod need not wait.
     fn stage(&self, plan: &Plan, serves: bool) -> Option<Companion> {
         let companion = self.companions.of(plan);
-        let is_skipped = tried(plan).is_some_and(|tried| tried.outcome == Outcome::Skipped);
-        if is_skipped || (is_known(plan) && !serves) {
-            // A Service that is opened for a held pod would send it connections.
+        if is_skipped(plan) || (is_known(plan) && !serves) {
+            // Nobody would use it, and a Service that is opened for a held pod would send it connections.
             return companion.filter(|pod| !companion::has_served(pod)).map(|_| Companion::Leaving);
         }
         let Some(pod) = companion else { return Some(Companion::Missing) };
@@ -247,7 +286,7 @@ impl Basis<'_, '_> {
     fn unready(&self, plan: &Plan, pod: &PodView, state: State) -> Companion {
         let age =
             |since: Option<Timestamp>| since.map_or(SignedDuration::ZERO, |at| self.companions.now.duration_since(at));
-        let is_late = age(pod.created) >= deadline(plan);
+        let is_late = age(pod.created) >= deadline(plan, pod);
         let told = |outcome: Outcome, message: String| {
             let revision = plan.target.clone();
             Companion::Tried(Tried { revision, outcome, start_milliseconds: None, message })
@@ -257,7 +296,7 @@ impl Basis<'_, '_> {
                 told(Outcome::Skipped, format!("no node has room for it: {words}"))
             }
             State::Starting { words, .. } | State::Failing(words) if is_late => {
-                told(Outcome::Bad, format!("after {} s: {words}", deadline(plan).as_secs()))
+                told(Outcome::Bad, format!("after {} s: {words}", deadline(plan, pod).as_secs()))
             }
             State::Starting { words, .. } if age(pod.created) >= SLOW_AFTER => Companion::Slow(words),
             State::Unschedulable { words, .. } | State::Starting { words, .. } => Companion::Starting(words),
@@ -266,14 +305,16 @@ impl Basis<'_, '_> {
         }
     }
 
-    /// The pod is the only one that serves, and would be away for longer than clients can be held, or for nobody knows how long.
-    fn is_to_serve(&self, operable: &Operable<'_>, mode: &Mode) -> bool {
-        let pod = operable.pod;
-        if !pod.gated || !pod.ready() || !self.traffic.selecting(pod).any(|service| service.has_address) {
-            return false;
-        }
-        mode.mode != GrantMode::Hold || Mode::word(&mode.reason) == Mode::ONLY_POD
+    /// A Service can send them to another pod, or its name gives them the address of another one.
+    pub(super) fn has_clients(&self, operable: &Operable<'_>) -> bool {
+        self.traffic.takes_clients(operable.pod)
     }
+}
+
+/// The pod is the only one that serves, and would be away for longer than clients can be held, or for nobody knows how long.
+fn needs_companion(operable: &Operable<'_>, mode: &Mode) -> bool {
+    let serves = operable.pod.gated && operable.pod.ready();
+    serves && (mode.mode != GrantMode::Hold || Mode::word(&mode.reason) == Mode::ONLY_POD)
 }
 
 /// When companions are to be looked at again even if nothing changes.
@@ -285,7 +326,7 @@ fn wake_at(basis: &Basis<'_, '_>) -> Option<Timestamp> {
         moving.map(|plan| (target_key(plan), plan)).collect()
     };
     let at = basis.companions.by_key.iter().filter_map(|(key, pod)| {
-        let deadline = pod.created?.saturating_add(deadline(by_plan.get(*key)?)).ok()?;
+        let deadline = pod.created?.saturating_add(deadline(by_plan.get(*key)?, pod)).ok()?;
         let next = match State::of(pod, basis.companions.now) {
             State::Unschedulable { since, .. } => since.or(pod.created)?.saturating_add(ROOM_WITHIN).ok()?,
             State::Starting { until, .. } => {

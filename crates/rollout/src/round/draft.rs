@@ -59,13 +59,16 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// As it is after these changes.
+    /// As it is after these changes. Those of namespaces that are left out are none: what stands there stays, and counts.
     pub(super) fn with(mut self, changes: impl IntoIterator<Item = Change<'a>>) -> Self {
         changes.into_iter().for_each(|change| self.apply(change));
         self
     }
 
     fn apply(&mut self, change: Change<'a>) {
+        if change.namespace().is_some_and(|namespace| self.snapshot.leaves_out(namespace)) {
+            return;
+        }
         match change {
             Change::TakeOver(write) => self.others.push(Step::alone(Write::Ledger(write))),
             Change::Release { namespace, pod_uid, operation } => {
@@ -82,11 +85,14 @@ impl<'a> Draft<'a> {
                 let draft = self.node(node);
                 draft.added.insert(grant.pod.namespace.clone());
                 draft.touched.insert(grant.pod.namespace.clone());
-                draft.grants.push(grant);
+                draft.grants.push(*grant);
             }
             Change::RemoveGrant { node, grant } => self.remove_grant(node, grant),
             Change::Cancel { node, grant, cancel } => {
                 self.same_grants(node, grant).for_each(|known| known.cancel = Some(cancel.clone()));
+            }
+            Change::Clock { node, grant, stands, verify } => {
+                self.same_grants(node, grant).for_each(|known| (known.stands, known.verify) = (stands.clone(), verify));
             }
             Change::PassPostCheck { node, grant } => {
                 self.same_grants(node, grant).for_each(|known| known.post_check = Some(PostCheck::Passed));

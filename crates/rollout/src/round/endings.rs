@@ -12,10 +12,16 @@ use hitless_api::{Cancel, Grant, GrantOp, Outcome, PodRef, TransitionResult};
 use hitless_workloads::Stage;
 use jiff::Timestamp;
 
+use super::chance::Chance;
 use super::change::Change;
+use super::dependency::Beside;
 use super::micro;
 use super::wishes::Wishes;
 use crate::snapshot::{Evidence, OperationKey, Snapshot};
+
+/// Reason of a result `Done` whose pod the agent has not seen Ready: it was put back into service, and something that its readiness
+/// probe asks has gone since. All others were seen Ready.
+const READY_PENDING: &str = "ReadyPending";
 
 /// A pod to be read afresh.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +39,8 @@ pub(super) struct Failure<'a> {
     pub(super) message: &'a str,
     /// Index of the workload.
     pub(super) workload: Option<usize>,
+    /// Pods of the version before were not Ready either: it says nothing of the version.
+    pub(super) outside: bool,
 }
 
 impl Failure<'_> {
@@ -71,9 +79,9 @@ impl Ended<'_> {
     }
 
     /// Those that speak against more than their own pod. What an application says of its pod does not: a pod that has been broken
-    /// into would stop the replacement of all others.
+    /// into would stop the replacement of all others. Nor does a node that does not end what it is to replace.
     pub(super) fn halting(&self) -> impl Iterator<Item = &Failure<'_>> {
-        self.failures.iter().filter(|failure| !failure.result.is_by_application())
+        self.failures.iter().filter(|failure| !failure.result.is_of_pod_only())
     }
 
     /// Whether the pod is being operated, or has its reservation still.
@@ -113,7 +121,12 @@ impl<'a> Granted<'a> {
 }
 
 /// Which operations have ended, and what follows.
-pub(super) fn derive<'a>(wishes: &Wishes<'a>, snapshot: &'a Snapshot, now: Timestamp) -> Endings<'a> {
+pub(super) fn derive<'a>(
+    wishes: &Wishes<'a>,
+    beside: &Beside<'a>,
+    snapshot: &'a Snapshot,
+    now: Timestamp,
+) -> Endings<'a> {
     let mut endings = Endings::default();
     for (node, view) in &snapshot.node_transitions {
         for grant in &view.spec.grants {
@@ -121,14 +134,20 @@ pub(super) fn derive<'a>(wishes: &Wishes<'a>, snapshot: &'a Snapshot, now: Times
             match transition.and_then(|transition| Some((transition, transition.result.as_ref()?))) {
                 None => running(granted, wishes, snapshot, now, &mut endings),
                 Some((transition, result)) => {
+                    let is_away = beside.is_away(grant, wishes);
+                    let workload = wishes.workload_of_target(grant);
+                    let chance = Chance::of(workload, grant, wishes);
                     let failure = Failure {
                         grant,
                         result,
                         message: &transition.message,
-                        workload: wishes.workload_of_target(grant),
+                        workload,
+                        outside: (is_away || grant.stands.is_some()) && chance != Chance::Had,
                     };
+                    // What was away is there again, and that it is tried once more is written down.
+                    let has_passed = failure.outside && !is_away && chance == Chance::Taken;
                     let pod = wishes.pods.get(grant.pod.uid.as_str());
-                    let overruled = pod.is_some_and(|pod| transition.is_overruled(pod));
+                    let overruled = has_passed || pod.is_some_and(|pod| transition.is_overruled(pod));
                     over(granted, failure, overruled, wishes, snapshot, &mut endings);
                 }
             }
@@ -201,13 +220,13 @@ fn over<'a>(
         ended.reads.extend(pod.is_none().then(|| granted.read()));
         return;
     }
-    // A Done was seen Ready by the agent; what is derived from the pod must know of it, or it would be wished again.
-    let proven = match (result.outcome, evidence) {
-        (_, Some(Evidence::Ready | Evidence::Gone)) => true,
+    // What is derived from the pod must know of it, or it would be wished again.
+    let was_ready = result.outcome == Outcome::Done && result.reason != READY_PENDING;
+    let proven = match evidence {
+        Some(Evidence::Ready | Evidence::Gone) => true,
         // What others have made of the pod, nobody has verified.
-        (Outcome::Done, Some(Evidence::NotReady)) => grant.op != GrantOp::Foreign,
-        (Outcome::Done, None) => pod.is_some_and(|pod| shows(grant, pod)),
-        (_, Some(Evidence::NotReady) | None) => false,
+        Some(Evidence::NotReady) => was_ready && grant.op != GrantOp::Foreign,
+        None => was_ready && pod.is_some_and(|pod| shows(grant, pod)),
     };
     let still_speaks = wishes.is_the_wish(grant) || is_halting(&failure, wishes) || snapshot.is_of_unreadable(grant);
     let lasting = result.is_lasting() && grant.cancel.is_none() && still_speaks && !overruled;
@@ -223,7 +242,7 @@ fn over<'a>(
         if result.outcome != Outcome::Done {
             ended.retry_first.insert(&grant.pod.uid);
         }
-    } else if pod.is_none_or(|pod| (result.outcome == Outcome::Done && evidence.is_none()) || pod.ready())
+    } else if pod.is_none_or(|pod| (was_ready && evidence.is_none()) || pod.ready())
         || (evidence.is_none() && may_be_transferred)
     {
         // The cache may be behind or ahead: ask.

@@ -4,15 +4,22 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hitless_api::event::{EventNote, Severity};
 use hitless_api::names::{UPDATE_IN_PLACE, UPDATE_IN_PLACE_ONLY, annotations};
-use hitless_api::{GrantOp, ObjectRef, Outcome, PodRef};
-use hitless_workloads::{Pause, Plan, kind};
+use hitless_api::{GrantOp, ObjectRef, Outcome, PodRef, TransitionResult};
+use hitless_workloads::{Cause, Object, OptIn, Pause, Plan, Stage, kind};
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ObjectReference;
 
 use super::PodVerdict;
+use super::companions::target_key;
 use super::endings::{Ended, Failure};
-use super::wait_reason::WaitReason;
+use super::images::Images;
+use super::lasting::Roots;
+use super::wait_reason::{WaitReason, no_agent};
 use super::wishes::Wishes;
-use crate::snapshot::{OwnWrites, Snapshot};
+use crate::snapshot::{AgentState, OwnWrites, Snapshot};
+
+/// An agent that is updated or started anew is away for less.
+const AGENT_IS_AWAY: SignedDuration = SignedDuration::from_secs(60);
 
 pub(super) fn notes(
     wishes: &Wishes<'_>,
@@ -34,13 +41,80 @@ pub(super) fn notes(
     let blocked = wishes.plans.iter().zip(waiting).enumerate().filter_map(|(index, (plan, own))| {
         if ended.is_halted(index) || moving.contains(plan.workload.uid.as_str()) { None } else { blocked(plan, &own) }
     });
-    let refused = wishes.plans.iter().filter_map(|plan| refused(plan, own));
+    let refused = wishes.plans.iter().flat_map(|plan| [refused(plan, own), companion_refused(plan, own)]).flatten();
     // First: what is in the way is the newer Event.
     let requested = requested(wishes).into_iter();
     let restarts = verdicts.iter().filter_map(|verdict| lone(wishes, verdict));
     let failed = ended.failures.iter().map(|failure| failed(wishes, failure));
     let not_ready = ended.not_ready_after_end.iter().map(|failure| not_ready(wishes, failure));
     requested.chain(stages).chain(refused).chain(blocked).chain(restarts).chain(failed).chain(not_ready).collect()
+}
+
+/// Workloads of which a pod is being operated on a node that has had no Ready agent for a while, each with the first of them: nothing goes
+/// on there, and the owner can't see why.
+pub(super) fn without_agent(
+    wishes: &Wishes<'_>,
+    ended: &Ended<'_>,
+    snapshot: &Snapshot,
+    now: Timestamp,
+) -> Vec<EventNote> {
+    let is_away = |node: &str| match snapshot.agents.get(node) {
+        Some(AgentState::MissingSince(since)) => now.duration_since(*since) >= AGENT_IS_AWAY,
+        Some(AgentState::Ready | AgentState::Never) | None => false,
+    };
+    let mut first: BTreeMap<usize, EventNote> = BTreeMap::new();
+    for pod in ended.busy.iter().filter_map(|uid| wishes.pods.get(uid)) {
+        let is_stuck = pod.node.as_deref().is_some_and(is_away);
+        let waiting = is_stuck.then(|| no_agent(pod, snapshot)).flatten();
+        let Some((workload, waiting)) = wishes.workload_of(pod).zip(waiting) else { continue };
+        let text = format!("pod {} is being operated, and does not go on: {}", pod.id.name, waiting.text());
+        let note = |plan: &Plan| note(regarding(plan), Severity::Warning, waiting.reason(), text);
+        if let Some(note) = wishes.plans.get(workload).map(note) {
+            first.entry(workload).or_insert(note);
+        }
+    }
+    first.into_values().collect()
+}
+
+/// Workloads for which images are being fetched: what the pods are that do it, and that their end is no failure.
+pub(super) fn fetching(wishes: &Wishes<'_>, verdicts: &[PodVerdict]) -> Vec<EventNote> {
+    let mut images: BTreeMap<usize, BTreeSet<&str>> = BTreeMap::new();
+    for verdict in verdicts {
+        let Some(WaitReason::ImagePulling { image, .. }) = &verdict.waiting else { continue };
+        let workload = wishes.by_pod.get(verdict.pod.uid.as_str()).and_then(|wish| wish.workload);
+        if let Some(workload) = workload {
+            images.entry(workload).or_default().insert(image.as_str());
+        }
+    }
+    let words = |images: BTreeSet<&str>| {
+        format!(
+            "{} is fetched to the nodes of its pods before any of them is operated, by pods hitless-prefetch-…: they run nothing, so that they \
+             end with StartError is no failure, and they are deleted then",
+            images.into_iter().collect::<Vec<_>>().join(", ")
+        )
+    };
+    let notes = images.into_iter().filter_map(|(index, images)| Some((wishes.plans.get(index)?, words(images))));
+    notes.map(|(plan, text)| note(regarding(plan), Severity::Normal, "FetchingImages", text)).collect()
+}
+
+/// Workloads whose pods go although their next image is not on the node, each with the first of them.
+pub(super) fn not_fetched(wishes: &Wishes<'_>, images: &Images<'_>) -> Vec<EventNote> {
+    let mut first: BTreeMap<usize, EventNote> = BTreeMap::new();
+    for wish in wishes.by_pod.values() {
+        let (Some(workload), Ok(intent)) = (wish.workload, &wish.intent) else { continue };
+        let Some((pull, words)) = images.not_fetched(wish.pod, intent) else { continue };
+        let does = if intent.operation.op == GrantOp::Drain { "is made anew" } else { "is operated" };
+        let text = format!(
+            "pod {} {does} without image {} being fetched to node {} before, because the pod that would fetch it is turned away; whether the \
+             image can be pulled shows only then: {words}",
+            wish.pod.id.name, pull.image, pull.node
+        );
+        let note = |plan: &Plan| note(regarding(plan), Severity::Normal, "ImageNotFetched", text);
+        if let Some(note) = wishes.plans.get(workload).map(note) {
+            first.entry(workload).or_insert(note);
+        }
+    }
+    first.into_values().collect()
 }
 
 /// Workloads whose opt-in means nothing: the next change of each rolls natively, and its owner may not expect that.
@@ -58,20 +132,63 @@ pub(super) fn misspelt(snapshot: &Snapshot) -> impl Iterator<Item = EventNote> {
     })
 }
 
+/// Workloads of namespaces that are left out for longer than a leader takes to begin.
+pub(super) fn left_out(snapshot: &Snapshot, now: Timestamp) -> Vec<EventNote> {
+    if !snapshot.left_out.values().any(|each| each.is_told(now)) {
+        return Vec::new();
+    }
+    let workloads = snapshot.objects.iter().filter(|object| object.opt_in() != OptIn::No);
+    let told = workloads.filter_map(|object| {
+        let left_out = snapshot.left_out.get(&object.id.namespace).filter(|each| each.is_told(now))?;
+        let regarding = object.id.reference(kind::version(&object.id.group_kind));
+        Some(note(regarding, Severity::Warning, left_out.unread.reason(), left_out.text(&object.id.namespace)))
+    });
+    told.collect()
+}
+
+/// Workloads of which hardly anything is known: each change of them goes the native way or waits, and nobody may expect that.
+pub(super) fn too_large(snapshot: &Snapshot) -> impl Iterator<Item = EventNote> {
+    let opted = snapshot.objects.iter().filter(|object| object.opt_in() != OptIn::No);
+    let large = opted.filter_map(|object| Some((object, large(object)?)));
+    large.map(|(object, text)| {
+        let regarding = object.id.reference(kind::version(&object.id.group_kind));
+        note(regarding, Severity::Warning, Cause::TooLarge.name(), text)
+    })
+}
+
+/// What is said of a workload that is too large to look after.
+pub(super) fn large(object: &Object) -> Option<String> {
+    let large = object.template()?.too_large()?;
+    let otherwise = match object.opt_in() {
+        OptIn::No => return Some(large.to_string()),
+        _ if object.colla_set().is_some() => "until then nothing is done for it",
+        OptIn::InPlaceOnly => "until then its changes wait",
+        OptIn::InPlace => "until then its changes roll natively",
+    };
+    Some(format!("{large}; {otherwise}"))
+}
+
 /// A workload of which something was to be written and was not accepted: quota, admission, or an object that does not parse.
 fn refused(plan: &Plan, own: &OwnWrites) -> Option<EventNote> {
-    let (write, words) = plan.writes.iter().find_map(|write| Some((write, own.refused.get(&write.key())?)))?;
-    let text = format!("{} of {} was refused, and is tried again: {words}", write.verb, write.on.label());
+    let (write, refusal) = plan.writes.iter().find_map(|write| Some((write, own.refused.get(&write.key())?)))?;
+    let text = format!("{} of {} was refused, and is tried again: {}", write.verb, write.on.label(), refusal.words);
     Some(note(regarding(plan), Severity::Warning, "WriteRefused", text))
 }
 
-/// A workload of which no pod moves: with the first pod's reason.
+/// A workload whose companion pod was not accepted: it is operated without one, and nobody may serve meanwhile.
+fn companion_refused(plan: &Plan, own: &OwnWrites) -> Option<EventNote> {
+    let refusal = own.refused.get(&target_key(plan)).filter(|_| plan.stage == Stage::Rolling)?;
+    let text = format!("its pod is operated without a companion pod, which is not accepted: {}", refusal.words);
+    Some(note(regarding(plan), Severity::Warning, "CompanionRefused", text))
+}
+
+/// A workload of which no pod moves: with the reason of the pod that the first one waits for in the end.
 fn blocked(plan: &Plan, own: &[&PodVerdict]) -> Option<EventNote> {
     let waits = |verdict: &&PodVerdict| verdict.waiting.as_ref().is_some_and(|waiting| !waiting.is_brief());
     if !own.iter().all(waits) {
         return None;
     }
-    let verdict = own.first()?;
+    let verdict = Roots::of(own.iter().copied()).root(own.first().copied()?);
     if let Some(WaitReason::Paused { pause, workload }) = &verdict.waiting {
         // Of Reloader's the kind tells.
         let text = format!("{} pods wait: {}", own.len(), pause.advice(workload));
@@ -120,6 +237,17 @@ fn failed(wishes: &Wishes<'_>, failure: &Failure<'_>) -> EventNote {
     let at = at.map_or_else(|| pod(&failure.grant.pod), |index| regarding(&wishes.plans[index]));
     let words = if failure.message.is_empty() { String::new() } else { format!(": {}", failure.message) };
     let text = format!("pod {} {what}: {}{words}", failure.grant.pod.name, failure.result.reason);
+    let text = if failure.result.outcome == Outcome::Failed
+        && failure.result.reason == TransitionResult::ROLLBACK_NOT_READY
+    {
+        format!(
+            "{text}; the version before does not come up in this pod either, perhaps because of what its volumes keep (a stale file of an \
+             emptyDir): its owner makes a fresh one once you delete it: kubectl delete pod -n {} {}",
+            failure.grant.pod.namespace, failure.grant.pod.name
+        )
+    } else {
+        text
+    };
     let text = match way_back {
         Some(_) => format!("{text}; the partition keeps it at the version before: {}", WaitReason::WAY_BACK),
         None => text,
@@ -140,15 +268,15 @@ fn not_ready(wishes: &Wishes<'_>, failure: &Failure<'_>) -> EventNote {
     note(at, Severity::Warning, "PodNotReady", text)
 }
 
-fn note(regarding: ObjectReference, severity: Severity, reason: &'static str, text: String) -> EventNote {
+pub(super) fn note(regarding: ObjectReference, severity: Severity, reason: &'static str, text: String) -> EventNote {
     EventNote { regarding, severity, reason, action: "UpdateInPlace", text }
 }
 
-fn regarding(plan: &Plan) -> ObjectReference {
+pub(super) fn regarding(plan: &Plan) -> ObjectReference {
     plan.workload.reference(kind::version(&plan.workload.group_kind))
 }
 
-fn pod(pod: &PodRef) -> ObjectReference {
+pub(super) fn pod(pod: &PodRef) -> ObjectReference {
     ObjectReference {
         api_version: Some("v1".to_owned()),
         kind: Some("Pod".to_owned()),

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::mode::{Forecast, Gaps};
+use crate::mode::{Forecast, Gaps, Mode};
 use hitless_api::grant::ImageChange;
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, GrantOp, ObjectRef, Phase, PodRef};
@@ -12,10 +12,11 @@ use hitless_workloads::{Object, OptIn, Pause, PodIntent, Stage, Write, kind, res
 use jiff::Timestamp;
 
 use super::inoperable::Inoperable;
+use super::lasting::{Lasting, Roots};
 use super::reload::{Reload, Reloads};
 use super::wait_reason::WaitReason;
 use super::wishes::{Wish, Wishes};
-use super::{Finished, Pass, PodVerdict, Round};
+use super::{Finished, Pass, PodVerdict, Round, events};
 use crate::gate_cache::GateCache;
 use crate::snapshot::Snapshot;
 
@@ -78,6 +79,8 @@ pub struct PodReport {
     pub asked_by: Option<ObjectRef>,
     /// What the round says of it.
     pub verdict: Option<PodVerdict>,
+    /// What it takes until it goes on: where it waits for the turn of another pod, what that one waits for.
+    pub lasting: Option<Lasting>,
     /// Its operation has failed, and halts its workload or the pod itself.
     pub halts: bool,
     /// What was asked for.
@@ -118,17 +121,19 @@ pub fn explain(
     let Finished { round, wishes, ended, reloads, inoperable } = pass.finish();
     let mut verdicts: HashMap<&str, &PodVerdict> =
         round.verdicts.iter().map(|verdict| (verdict.pod.uid.as_str(), verdict)).collect();
+    let roots = Roots::of(&round.verdicts);
     let halting: BTreeSet<&str> = ended.halting().map(|failure| failure.grant.pod.uid.as_str()).collect();
     let pods = snapshot.pods.iter().map(|pod| {
         let uid = pod.id.uid.as_str();
-        let verdict = verdicts.remove(uid).cloned();
+        let verdict = verdicts.remove(uid);
         let report = PodReport {
             workload: label(&wishes, pod),
             wish: op(&wishes, pod),
             asked_by: wishes.by_pod.get(uid).and_then(|wish| wish.asked_by.clone()),
+            lasting: verdict.map(|verdict| roots.root(verdict).lasting()),
             halts: halting.contains(uid),
-            details: details.remove(uid).map(|found| found.with(verdict.as_ref(), snapshot)),
-            verdict,
+            details: details.remove(uid).map(|found| found.with(verdict, snapshot)),
+            verdict: verdict.cloned(),
         };
         (pod.id.uid.clone(), report)
     });
@@ -151,23 +156,29 @@ impl<'a> Pass<'a, '_> {
             (Some(granted), _) => Some(granted),
             (None, Ok(settings)) if super::wait_reason::of_pod(pod).is_none() => {
                 let serving = |other: &PodView| basis.serving(other, draft);
-                let start = settings.start(pod, &basis.traffic, &serving).ok();
-                start.map(|start| Forecast::of(pod, &settings, start.mode, &basis.traffic, &serving))
+                let start = |serves| settings.start(pod, &basis.traffic, &serving, serves).ok();
+                let mode = start(false).map(|start| start.mode);
+                let mut operable = basis.candidates([(&uid, &wish)], draft.clone()).operable;
+                let serves = |mode: &Mode| operable.remove(uid).is_some_and(|pod| basis.expects_companion(&pod, mode));
+                let mode = if mode.as_ref().is_some_and(serves) { start(true).map(|start| start.mode) } else { mode };
+                mode.map(|mode| Forecast::of(pod, &settings, mode, &basis.traffic, &serving))
             }
             (None, Ok(_)) => None,
             (None, Err(waiting)) => {
-                in_the_way.extend(pod.node.is_some().then_some(waiting));
+                in_the_way.extend((pod.node.is_some() && wish.removal.is_none()).then_some(waiting));
                 None
             }
         };
         let rules = if is_under_way {
             self.post_check(pod)
-        } else if in_the_way.is_empty() && wished.is_some() {
-            // The round asks them.
+        } else if (in_the_way.is_empty() && wished.is_some()) || pod.terminating {
+            // The round asks them; and of one that is being deleted nobody does.
             None
         } else {
             let operation = wish.intent.as_ref().map(PodIntent::id).unwrap_or_default();
-            basis.gate.decide(&[Candidate::of(pod, operation)], &basis.snapshot.approvals, draft.now).pop()
+            let op = wish.intent.as_ref().ok().map(|intent| &intent.operation.op);
+            let candidate = Candidate { absence: basis.absence(pod, op), ..Candidate::of(pod, operation) };
+            basis.gate.decide(&[candidate], &basis.snapshot.approvals, draft.now).pop()
         };
         let granted = unfinished(self.basis.snapshot, pod).map(|grant| &grant.containers);
         let wished = wished.and_then(|wish| wish.intent.as_ref().ok()).map(|intent| &intent.operation.containers);
@@ -288,11 +299,13 @@ fn workloads(
             held: object.held_by_guard(),
             replicas: kind::size(object).map_or(0, |size| size.desired),
             stage: plan.map_or(Stage::NotOurs, |plan| plan.stage.clone()),
-            why: plan.and_then(|plan| match &plan.stage {
-                Stage::SteppingAside(because) | Stage::Refused(because) | Stage::Halted(because) => {
-                    Some(because.text.clone())
-                }
-                Stage::NotOurs | Stage::Idle | Stage::Native | Stage::Rolling | Stage::Finishing => None,
+            why: plan.and_then(|plan| {
+                events::large(object).or_else(|| match &plan.stage {
+                    Stage::SteppingAside(because) | Stage::Refused(because) | Stage::Halted(because) => {
+                        Some(because.text.clone())
+                    }
+                    Stage::NotOurs | Stage::Idle | Stage::Native | Stage::Rolling | Stage::Finishing => None,
+                })
             }),
             permanent: plan.is_some_and(|plan| plan.permanent),
             paused: object.pause(),

@@ -14,27 +14,54 @@ use super::losses::Known;
 use super::reload::Reloads;
 use super::wishes::Wishes;
 
-/// What reports tell that workloads do not know yet, by index of the plan: gaps with what is new.
-pub(super) fn learned(wishes: &Wishes<'_>) -> BTreeMap<usize, Gaps> {
-    let mut longest: BTreeMap<(usize, &str), u32> = BTreeMap::new();
+/// What reports tell that a workload does not know yet: gaps with what is new.
+#[derive(Default)]
+pub(super) struct Learned {
+    /// Until the new processes listened.
+    pub(super) to_listen: Option<Gaps>,
+    /// Until the new containers were ready.
+    pub(super) to_ready: Option<Gaps>,
+}
+
+/// The same by index of the plan.
+pub(super) fn learned(wishes: &Wishes<'_>) -> BTreeMap<usize, Learned> {
+    let mut longest: BTreeMap<(usize, &str), (u32, Option<u32>)> = BTreeMap::new();
     for (pod, transition) in wishes.reports() {
         let is_done = transition.result.as_ref().is_some_and(|result| result.outcome == Outcome::Done);
         let Some(gap) = transition.gap_milliseconds.filter(|_| is_done) else { continue };
         let Some(gap) = plausible(gap, transition, pod) else { continue };
         let Some(revision) = pod.annotations.get(annotations::REVISION) else { continue };
         let Some(workload) = wishes.workload_of(pod) else { continue };
-        let known = longest.entry((workload, revision)).or_default();
+        let (known, ready) = longest.entry((workload, revision)).or_default();
         *known = gap.max(*known);
+        let to_ready = transition.ready_milliseconds.map(|time| plausible_to_ready(time, gap, transition, pod));
+        *ready = to_ready.max(*ready);
     }
-    let mut next: BTreeMap<usize, Gaps> = BTreeMap::new();
-    for ((workload, revision), gap) in longest {
-        let known = || Gaps::parse(wishes.plans[workload].gaps.as_deref());
-        let gaps = next.get(&workload).cloned().unwrap_or_else(known);
-        if let Some(gaps) = gaps.with(revision, gap) {
-            next.insert(workload, gaps);
+    let mut next: BTreeMap<usize, Learned> = BTreeMap::new();
+    for ((workload, revision), (gap, ready)) in longest {
+        let plan = &wishes.plans[workload];
+        let learned = next.entry(workload).or_default();
+        add(&mut learned.to_listen, plan.gaps.as_deref(), revision, gap);
+        if let Some(ready) = ready {
+            add(&mut learned.to_ready, plan.gaps_to_ready.as_deref(), revision, ready);
         }
     }
+    next.retain(|_, learned| learned.to_listen.is_some() || learned.to_ready.is_some());
     next
+}
+
+/// `annotation`: what is known.
+fn add(news: &mut Option<Gaps>, annotation: Option<&str>, revision: &str, milliseconds: u32) {
+    let known = news.take();
+    let with = known.clone().unwrap_or_else(|| Gaps::parse(annotation)).with(revision, milliseconds);
+    *news = with.or(known);
+}
+
+impl Learned {
+    fn annotations(&self) -> impl Iterator<Item = (&'static str, String)> {
+        let all = [(annotations::GAP, &self.to_listen), (annotations::GAP_TO_READY, &self.to_ready)];
+        all.into_iter().filter_map(|(name, gaps)| Some((name, gaps.as_ref()?.text())))
+    }
 }
 
 /// Times of a container are whole seconds.
@@ -60,11 +87,23 @@ fn plausible(gap: u32, transition: &Transition, pod: &PodView) -> Option<u32> {
     Some(longest)
 }
 
+/// The same until the pod was ready: at least the gap, and at least as long as the kubelet says.
+fn plausible_to_ready(time: u32, gap: u32, transition: &Transition, pod: &PodView) -> u32 {
+    let during = transition.granted.0 - COARSE..=transition.since.0 + COARSE;
+    let ended = pod.containers.iter().filter_map(|container| container.status.as_ref()?.last_ended);
+    let ended = ended.filter(|ended| during.contains(ended)).min();
+    let ready = pod.conditions.get("ContainersReady").filter(|ready| ready.is_true).and_then(|ready| ready.since);
+    let ready = ready.filter(|ready| during.contains(ready));
+    let away = ended.zip(ready).map(|(ended, ready)| ready.duration_since(ended).saturating_sub(COARSE).as_millis());
+    let away = u32::try_from(away.unwrap_or_default().max(0)).unwrap_or(u32::MAX);
+    time.max(gap).max(away)
+}
+
 /// Gaps and losses together: at most one write for each workload, and only if it has no other: both would be conditional on the same version. What is
 /// left out comes in a later round, because agents' reports stay until their next write.
 pub(super) fn changes<'a>(
     wishes: &Wishes<'a>,
-    learned: &BTreeMap<usize, Gaps>,
+    learned: &BTreeMap<usize, Learned>,
     losses: &BTreeMap<usize, Known>,
     reloads: &Reloads,
 ) -> Vec<Change<'a>> {
@@ -74,8 +113,8 @@ pub(super) fn changes<'a>(
         let plan = &wishes.plans[*index];
         let object = wishes.world.object(&plan.workload.uid)?;
         let is_free = plan.writes.is_empty() && !reloads.writes(*index) && plan.opt_in != OptIn::No;
-        let gaps = learned.get(index).map(|gaps| (annotations::GAP, gaps.text()));
-        let all = gaps.into_iter().chain(news(index).map(|losses| (annotations::LOSSES, losses)));
+        let gaps = learned.get(index).into_iter().flat_map(Learned::annotations);
+        let all = gaps.chain(news(index).map(|losses| (annotations::LOSSES, losses)));
         let all: Vec<(&str, String)> = all.filter(|_| is_free).collect();
         let all: Vec<(&str, &str)> = all.iter().map(|(name, value)| (*name, value.as_str())).collect();
         (!all.is_empty()).then(|| Change::Workload(Write::annotate_all("record-gap", object, &all)))
@@ -86,11 +125,11 @@ pub(super) fn changes<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hitless_api::pod::ConditionView;
     use serde_json::json;
 
-    /// What is learned of a pod whose old container ended and whose new one started at these seconds. The operation began at 10
-    /// and was done at 20, and the agent reports this gap.
-    fn learned(ended: Option<u32>, started: u32, gap: u32) -> Option<u32> {
+    /// A pod whose old container ended and whose new one started at these seconds. The operation began at 10 and was done at 20.
+    fn operated(ended: Option<u32>, started: u32) -> (PodView, Transition) {
         let at = |second: u32| format!("2026-01-01T00:00:{second:02}Z");
         let last = ended.map_or(json!({}), |ended| json!({"terminated": {"exitCode": 0, "finishedAt": at(ended)}}));
         let pod = json!({"metadata": {"name": "web"}, "spec": {"containers": [{"name": "web"}]}, "status": {"containerStatuses": [
@@ -101,7 +140,30 @@ mod tests {
             "id": "uid.op", "granted": "2026-01-01T00:00:10.000000Z", "phase": "Returning", "since": "2026-01-01T00:00:20.000000Z",
             "result": {"outcome": "Done", "reason": "Verified"}}))
         .unwrap();
-        plausible(gap, &transition, &PodView::from(&pod))
+        (PodView::from(&pod), transition)
+    }
+
+    /// What is learned of it where the agent reports this gap.
+    fn learned(ended: Option<u32>, started: u32, gap: u32) -> Option<u32> {
+        let (pod, transition) = operated(ended, started);
+        plausible(gap, &transition, &pod)
+    }
+
+    #[test]
+    fn a_pod_is_not_ready_before_it_listens_nor_before_the_kubelet_says_so() {
+        let learned = |ready: u32, said: Option<u32>| {
+            let (mut pod, transition) = operated(Some(12), 12);
+            if let Some(second) = said {
+                let since = format!("2026-01-01T00:00:{second:02}Z").parse().ok();
+                let condition = ConditionView::new(true, "", "", since);
+                pod.conditions.insert("ContainersReady", condition);
+            }
+            plausible_to_ready(ready, 300, &transition, &pod)
+        };
+        assert_eq!((learned(900, None), learned(100, None)), (900, 300));
+        assert_eq!(learned(900, Some(13)), 900, "times are whole seconds");
+        assert_eq!(learned(900, Some(18)), 5000);
+        assert_eq!(learned(900, Some(30)), 900, "it has fallen since");
     }
 
     #[test]

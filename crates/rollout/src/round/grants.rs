@@ -2,17 +2,23 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::mode::{Mode, ServiceConflict, ServiceReadiness, ServiceView, Start};
+use crate::mode::{Mode, NotOperable, ServiceConflict, ServiceReadiness, ServiceView, Serving, Start};
 use hitless_api::ledger::CLUSTER;
 use hitless_api::pod::PodView;
-use hitless_api::{Grant, GrantMode, GrantOp, MountedConfig, ObjectRef, Outcome, PostCheck, Reservation};
-use hitless_gate::{Candidate, LedgerError, Reserved, Verdict};
-use jiff::{SignedDuration, Timestamp};
+use hitless_api::{Grant, GrantMode, GrantOp, MountedConfig, Outcome, PostCheck, Reservation, VerifySpec};
+use hitless_gate::{Candidate, Reserved, Verdict};
+use jiff::Timestamp;
 
 use super::candidates::{Basis, Candidates, InTurn, Operable};
 use super::change::Change;
 use super::draft::Draft;
 use super::endings::Ended;
+use super::finalizers;
+use super::lifecycle::Overdue;
+use super::lost::Lost;
+use super::removals::Removable;
+use super::reserve::reservation_of;
+use super::trials::Trials;
 use super::wait_reason::WaitReason;
 use super::wishes::Wishes;
 use super::{Forecast, PodVerdict, micro};
@@ -30,6 +36,7 @@ pub(super) struct Resumed<'a>(Candidates<'a>);
 /// What the rules say, in the order in which pods may go.
 pub(super) struct Judged<'a> {
     draft: Draft<'a>,
+    removals: Vec<(Removable<'a>, Verdict)>,
     answers: Vec<(Operable<'a>, Verdict)>,
     verdicts: Vec<PodVerdict>,
     in_turn: InTurn<'a>,
@@ -42,20 +49,20 @@ pub(super) struct Granted<'a> {
 }
 
 /// What is decided about one pod. There may be changes although it waits.
-struct Decided<'a> {
-    changes: Vec<Change<'a>>,
-    outcome: Result<Forecast, WaitReason>,
+pub(super) struct Decided<'a> {
+    pub(super) changes: Vec<Change<'a>>,
+    pub(super) outcome: Result<Forecast, WaitReason>,
 }
 
 impl Decided<'_> {
-    fn waits(waiting: WaitReason) -> Self {
+    pub(super) fn waits(waiting: WaitReason) -> Self {
         Self { changes: Vec::new(), outcome: Err(waiting) }
     }
 }
 
 /// How an operation begins.
-struct Beginning<'a> {
-    mode: Mode,
+pub(super) struct Beginning<'a> {
+    pub(super) mode: Mode,
     /// Services that it needs open.
     services: Vec<&'a ServiceView>,
     /// They are not open yet.
@@ -67,29 +74,32 @@ pub(super) fn tell<'g>(
     gate: Synced<'g>,
     wishes: &Wishes<'_>,
     ended: &Ended<'_>,
+    (trials, overdue, lost): (&Trials<'_>, &Overdue<'_>, &Lost<'_>),
     draft: &Draft<'_>,
 ) -> &'g hitless_gate::Gate {
-    gate.tell(&failed(ended), wishes.world.recently_ready.keys().copied(), held(ended, draft))
+    let recently_ready = wishes.world.recently_ready.keys().copied();
+    let updated = trials.updated.iter().copied();
+    gate.tell(&failed(ended), recently_ready, updated, overdue.uids(), lost.uids(), held(ended, draft))
 }
 
 impl<'a> Candidates<'a> {
     /// Those that have their reservation already need no rule; their grants were lost on the way.
     pub(super) fn resume(self, basis: &Basis<'a, '_>) -> Resumed<'a> {
-        let Self { mut draft, mut operable, mut verdicts } = self;
+        let Self { mut draft, removable, mut operable, mut verdicts } = self;
         for (uid, key) in &basis.ended.regrant {
             let Some(pod) = operable.remove(uid) else { continue };
             let Decided { changes, outcome } = basis.resume(&pod, key, &draft);
             draft = draft.with(changes);
             verdicts.push(basis.verdict(pod.pod, outcome, None));
         }
-        Resumed(Self { draft, operable, verdicts })
+        Resumed(Self { draft, removable, operable, verdicts })
     }
 }
 
 impl<'a> Resumed<'a> {
     /// Asks the gate about all candidates together.
     pub(super) fn judge(self, basis: &Basis<'a, '_>) -> Judged<'a> {
-        let Candidates { draft, mut operable, mut verdicts } = self.0;
+        let Candidates { draft, removable, mut operable, mut verdicts } = self.0;
         // One that can't leave its load balancer now takes nothing of a budget from those that can be operated.
         let mut in_turn = InTurn::default();
         let stuck = operable.iter().filter_map(|(uid, pod)| Some((*uid, basis.stays_in_pools(pod, &draft)?)));
@@ -98,29 +108,44 @@ impl<'a> Resumed<'a> {
             in_turn.wait(basis.workload_of_operation(&pod), pod.rank, pod.pod);
             verdicts.push(basis.verdict(pod.pod, Err(waiting), None));
         }
-        let candidate = |each: &Operable<'_>| Candidate {
+        let candidate = |each: &Operable<'a>| Candidate {
             again: basis.ended.retry_first.contains(each.pod.id.uid.as_str()),
             rank: each.rank,
             // Where a grant is removed anyway, the next one costs no write more.
             preferred: draft.is_touched(each.node),
+            absence: basis.absence(each.pod, Some(&each.intent.operation.op)),
             ..Candidate::of(each.pod, each.intent.id())
         };
-        let candidates: Vec<Candidate> = operable.values().map(candidate).collect();
+        let candidates = operable.values().map(candidate).chain(removable.iter().map(|each| each.candidate(basis)));
+        let candidates: Vec<Candidate> = candidates.collect();
         let answers = if candidates.is_empty() {
             Vec::new()
         } else {
             basis.gate.decide(&candidates, &basis.snapshot.approvals, draft.now)
         };
-        let with_pod = |answer: Verdict| Some((operable.remove(answer.pod_uid.as_str())?, answer));
-        let answers = answers.into_iter().filter_map(with_pod).collect();
-        Judged { draft, answers, verdicts, in_turn }
+        let mut removable: BTreeMap<&str, Removable<'_>> =
+            removable.into_iter().map(|each| (each.pod.id.uid.as_str(), each)).collect();
+        let (mut removals, mut others) = (Vec::new(), Vec::new());
+        for answer in answers {
+            if let Some(pod) = removable.remove(answer.pod_uid.as_str()) {
+                removals.push((pod, answer));
+            } else if let Some(pod) = operable.remove(answer.pod_uid.as_str()) {
+                others.push((pod, answer));
+            }
+        }
+        Judged { draft, removals, answers: others, verdicts, in_turn }
     }
 }
 
 impl<'a> Judged<'a> {
     /// Reserves and grants, each on what the ones before have left.
     pub(super) fn grant(self, basis: &Basis<'a, '_>) -> Granted<'a> {
-        let Self { mut draft, mut answers, mut verdicts, mut in_turn } = self;
+        let Self { mut draft, removals, mut answers, mut verdicts, mut in_turn } = self;
+        for (pod, answer) in removals {
+            let Decided { changes, outcome } = basis.remove(&pod, &answer, &draft);
+            draft = draft.with(changes);
+            verdicts.push(basis.verdict(pod.pod, outcome, Some(answer)));
+        }
         // An operator's pod leaves whoever else serves, so others are chosen Leave or Hold with that in mind. Companions that are to
         // leave come last: one stays while another pod of its workload goes.
         answers.sort_by_key(|(pod, _)| match pod.intent.operation.op {
@@ -129,7 +154,9 @@ impl<'a> Judged<'a> {
             _ => 1,
         });
         for (pod, answer) in answers {
-            let Decided { changes, outcome } = if !answer.allowed {
+            let answer = basis.unless_labels_only(&pod, answer, &draft);
+            let goes = answer.allowed || basis.assumes_room(&pod, &answer, &draft);
+            let Decided { changes, outcome } = if !goes {
                 Decided::waits(basis.waits_for_rules(&pod, &answer))
             } else if let Some(waiting) = basis.not_its_turn(&in_turn, &pod) {
                 Decided::waits(waiting)
@@ -140,7 +167,8 @@ impl<'a> Judged<'a> {
                 in_turn.wait(basis.workload_of_operation(&pod), pod.rank, pod.pod);
             }
             draft = draft.with(changes);
-            verdicts.push(basis.verdict(pod.pod, outcome, Some(answer)));
+            let beside_companion = basis.helps_beside(&pod, &answer, &outcome);
+            verdicts.push(PodVerdict { beside_companion, ..basis.verdict(pod.pod, outcome, Some(answer)) });
         }
         verdicts.sort_by(|a, b| a.pod.cmp(&b.pod));
         Granted { draft, verdicts }
@@ -168,7 +196,7 @@ impl<'a> Basis<'a, '_> {
         let grant = Grant {
             rules: reservation.rules.clone(),
             while_unavailable: reservation.while_unavailable,
-            ..self.grant_of(operable, &begin.mode, key.since)
+            ..self.grant_of(operable, &begin.mode, key.since, draft)
         };
         self.granted(operable, begin, grant, Vec::new(), draft)
     }
@@ -198,11 +226,17 @@ impl<'a> Basis<'a, '_> {
         if let Some(waiting) = self.needed(operable, draft) {
             return Decided::waits(waiting);
         }
+        let begin = self.begin(operable, draft);
+        // It needs no image on this node.
+        let natively = begin.as_ref().ok().and_then(|begin| self.natively(operable, &begin.mode, draft));
+        if let Some(decided) = natively {
+            return decided;
+        }
         // Where the registry is asked at every start, one that does not answer would keep the container down.
         if let Some(waiting) = self.images.waiting_for_answer(operable.pod, &operable.intent) {
             return Decided::waits(waiting);
         }
-        let begin = match self.begin(operable, draft) {
+        let begin = match begin {
             Ok(begin) => begin,
             Err(waiting) => return Decided::waits(waiting),
         };
@@ -218,27 +252,17 @@ impl<'a> Basis<'a, '_> {
         {
             return Decided::waits(WaitReason::Learning(teacher.to_owned()));
         }
-        let transfer = self.ended.transfers.get(pod.uid.as_str());
-        let since = transfer.map_or(draft.now, |(_, grant)| after(grant.granted.0).max(draft.now));
-        let mut changes = Vec::new();
-        if let Some((node, grant)) = transfer {
-            // One write of the ledger: the reservation is never free.
-            let reserved = draft.reservation(&grant.pod.namespace, &pod.uid).map(OperationKey::reserved);
-            let release = |operation| Change::Release { namespace: &pod.namespace, pod_uid: &pod.uid, operation };
-            changes.extend(reserved.map(release));
-            changes.push(Change::RemoveGrant { node, grant });
-        }
-        let rules = answer.agreed();
-        let while_unavailable = answer.rests_on_unavailability();
-        let reservation = Reservation { rules: rules.clone(), while_unavailable, ..reservation_of(operable, since) };
-        match draft.reserve(pod, reservation, self.gate.counts_cluster_wide(&pod.uid), &changes) {
-            Ok(reserve) => changes.push(reserve),
-            Err(LedgerError::LedgerFull { .. }) => return Decided::waits(WaitReason::LedgerFull),
-            Err(LedgerError::Taken { .. } | LedgerError::Deposed { .. }) => {
-                return Decided::waits(WaitReason::ReleasePending);
-            }
-        }
-        let grant = Grant { rules, while_unavailable, ..self.grant_of(operable, &begin.mode, since) };
+        let (rules, while_unavailable) = (answer.agreed(), answer.rests_on_unavailability());
+        let reservation = |since| Reservation {
+            rules: rules.clone(),
+            while_unavailable,
+            ..reservation_of(&operable.pod.id, operable.node, operable.owner, &operable.intent, since)
+        };
+        let (since, changes) = match self.reserve(pod, reservation, draft) {
+            Ok(reserved) => reserved,
+            Err(waiting) => return Decided::waits(waiting),
+        };
+        let grant = Grant { rules, while_unavailable, ..self.grant_of(operable, &begin.mode, since, draft) };
         self.granted(operable, begin, grant, changes, draft)
     }
 
@@ -259,24 +283,31 @@ impl<'a> Basis<'a, '_> {
         if let Some(waiting) = opening {
             return Decided { changes, outcome: Err(waiting) };
         }
-        changes.push(Change::Grant { node: operable.node, grant });
+        changes.push(Change::Grant { node: operable.node, grant: Box::new(grant) });
         let serving = |pod: &PodView| self.serving(pod, draft);
         let expected = Forecast::of(operable.pod, &operable.settings, mode, &self.traffic, &serving);
         Decided { changes, outcome: Ok(expected) }
     }
 
     /// Leave or Hold, and whether Services have to be opened before.
-    fn begin(&self, operable: &Operable<'a>, draft: &Draft<'a>) -> Result<Beginning<'a>, WaitReason> {
+    pub(super) fn begin(&self, operable: &Operable<'a>, draft: &Draft<'a>) -> Result<Beginning<'a>, WaitReason> {
         let serving = |pod: &PodView| self.serving(pod, draft);
         let start = match operable.intent.operation.op {
             GrantOp::Drain => Ok(operable.settings.leave(NOT_NEEDED, operable.pod, &self.traffic, &serving)),
+            GrantOp::Relabel => Ok(Start::staying()),
             GrantOp::Foreign => Ok(operable.settings.leave(FOREIGN, operable.pod, &self.traffic, &serving)),
-            _ => operable.settings.start(operable.pod, &self.traffic, &serving),
+            // In a Hold it would be Ready all the time, and whoever protects it would never learn of it.
+            _ if self.is_protected(operable.pod, &operable.intent.operation.op) => {
+                Ok(operable.settings.leave(finalizers::PROTECTED, operable.pod, &self.traffic, &serving))
+            }
+            _ => self.start(operable, &serving),
         };
         let Start { mut mode, begin } = start.map_err(|why| WaitReason::not_operable(why, operable.node))?;
-        if Mode::word(&mode.reason) == Mode::ONLY_POD
-            && let Some(why) = self.no_companion(operable)
-        {
+        let is_only_pod = Mode::word(&mode.reason) == Mode::ONLY_POD;
+        if is_only_pod && let Some(other) = self.traffic.awaited_sibling(operable.pod, &serving) {
+            return Err(WaitReason::SiblingAway(other.id.name.clone()));
+        }
+        if is_only_pod && let Some(why) = self.no_companion(operable) {
             mode.reason = format!("{}; no companion pod can serve: {why}", mode.reason);
         }
         match begin {
@@ -294,12 +325,32 @@ impl<'a> Basis<'a, '_> {
         }
     }
 
+    /// No other pod of its workload, nor a companion, serves: nobody stands in while its containers are started again and again.
+    fn is_alone(&self, pod: &'a PodView, draft: &Draft<'_>) -> bool {
+        let is_other = |other: &&PodView| other.id.uid != pod.id.uid;
+        let serves = |other: &PodView| self.serving(other, draft) == Serving::Serves;
+        if let Some(workload) = self.wishes.workload_of(pod) {
+            return !self.wishes.pods_of(&self.wishes.plans[workload]).filter(is_other).any(serves);
+        }
+        let owner = pod.owner.as_ref().map(|owner| owner.uid.as_str());
+        let is_sibling =
+            |other: &&PodView| owner.is_some() && other.owner.as_ref().map(|owner| owner.uid.as_str()) == owner;
+        !self.snapshot.pods.iter().map(|pod| &**pod).filter(is_other).filter(is_sibling).any(serves)
+    }
+
+    /// As the pod is operated with a companion pod that serves, or without one.
+    fn start(&self, operable: &Operable<'_>, serving: &impl Fn(&PodView) -> Serving) -> Result<Start<'a>, NotOperable> {
+        let start = |serves| operable.settings.start(operable.pod, &self.traffic, serving, serves);
+        let without = start(false)?;
+        if self.companion_serves(operable, &without.mode, serving) { start(true) } else { Ok(without) }
+    }
+
     /// But for what the rules have said.
-    fn grant_of(&self, operable: &Operable<'_>, mode: &Mode, granted: Timestamp) -> Grant {
+    fn grant_of(&self, operable: &Operable<'a>, mode: &Mode, granted: Timestamp, draft: &Draft<'a>) -> Grant {
         let Operable { pod, intent, settings, .. } = operable;
         let operation = &intent.operation;
         let workload =
-            self.wishes.workload_of(pod).filter(|_| !matches!(operation.op, GrantOp::Drain | GrantOp::Foreign));
+            self.wishes.workload_of(pod).filter(|_| matches!(operation.op, GrantOp::Update | GrantOp::Restart));
         let config = workload.and_then(|workload| self.reloads.mounted(workload));
         let running = |name: &String| {
             let status = pod.container(name).and_then(|container| container.status.as_ref());
@@ -314,12 +365,14 @@ impl<'a> Basis<'a, '_> {
             mode: mode.mode.clone(),
             mode_reason: mode.reason.chars().take(Grant::LONGEST_MODE_REASON).collect(),
             unless_serving: mode.unless_serving,
+            unless_in_flight: mode.unless_in_flight,
+            unfetched: settings.is_unfetched(),
             containers: operation.containers.clone(),
             labels: operation.labels.clone(),
             annotations: operation.annotations.clone(),
             before: operation.containers.keys().map(|name| (name.clone(), running(name))).collect(),
             drain: settings.drain.clone(),
-            verify: settings.verify,
+            verify: VerifySpec { alone: self.is_alone(pod, draft), ..settings.verify },
             hooks: settings.hooks.clone(),
             config: config.cloned().map(Box::new),
             rules: Vec::new(),
@@ -328,6 +381,7 @@ impl<'a> Basis<'a, '_> {
             while_unavailable: false,
             post_check: settings.has_post_check().then_some(PostCheck::Pending),
             waits: self.waits(pod, &operation.op, &mode.mode),
+            stands: None,
             cancel: None,
         }
     }
@@ -339,29 +393,6 @@ impl Beginning<'_> {
         let names = || self.services.iter().map(|service| service.name.as_str()).collect::<Vec<_>>().join(", ");
         self.opening.then(|| WaitReason::ServicePublishing(names()))
     }
-}
-
-fn reservation_of(operable: &Operable<'_>, since: Timestamp) -> Reservation {
-    let operation = &operable.intent.operation;
-    let images = operation.containers.iter();
-    let labels = operation.labels.iter();
-    Reservation {
-        id: operable.intent.id(),
-        pod: operable.pod.id.name.clone(),
-        node: operable.node.to_owned(),
-        owner: operable.owner.map(ObjectRef::label).unwrap_or_default(),
-        rules: Vec::new(),
-        since: micro(since),
-        images: images.clone().map(|(name, change)| (name.clone(), change.to.clone())).collect(),
-        while_unavailable: false,
-        from_images: images.map(|(name, change)| (name.clone(), change.from.clone())).collect(),
-        labels: labels.filter_map(|(name, change)| Some((name.clone(), change.to.clone()?))).collect(),
-    }
-}
-
-/// Later, whatever the clock of the leader was that granted then: of two reservations of a pod the later one is the one that counts.
-fn after(granted: Timestamp) -> Timestamp {
-    granted.saturating_add(SignedDuration::from_micros(1)).unwrap_or(granted)
 }
 
 /// Pods whose operation was judged bad.

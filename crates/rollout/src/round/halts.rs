@@ -6,18 +6,24 @@ use hitless_workloads::{BadVersion, Stage, kind};
 
 use super::change::Change;
 use super::endings::{Ended, Failure};
+use super::unfit;
 use super::wishes::Wishes;
 
 /// What the kinds write then. Not beside another write to the same workload: both would be conditional on the same version.
 pub(super) fn changes<'a>(wishes: &Wishes<'a>, ended: &Ended<'a>, gate: &Gate) -> Vec<Change<'a>> {
     let changes = wishes.plans.iter().enumerate().filter_map(|(index, plan)| {
-        // Only what was operated, judged and undone speaks against the version itself.
-        let is_bad =
-            |failure: &&Failure<'_>| failure.workload == Some(index) && failure.result.outcome == Outcome::RolledBack;
+        // Only what was operated, judged and undone speaks against the version itself, and only beside pods of the version before that
+        // are well.
+        let is_bad = |failure: &&Failure<'_>| {
+            failure.workload == Some(index) && failure.result.outcome == Outcome::RolledBack && !failure.outside
+        };
         let first = ended.failures.iter().find(is_bad)?;
         let count = ended.failures.iter().filter(is_bad).count();
         // A restart may fail, too, where nothing is rolled.
         let is_rolling = matches!(plan.stage, Stage::Rolling | Stage::Finishing);
+        if unfit::goes_natively(wishes, ended, index) {
+            return None;
+        }
         if !is_rolling || !plan.writes.is_empty() || count < gate.tolerated_failures(&first.grant.pod.uid) as usize {
             return None;
         }

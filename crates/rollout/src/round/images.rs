@@ -1,25 +1,34 @@
 //! Whether the images that an operation needs are on the pod's node: nothing leaves service, and nothing is held, for one that
 //! is not (docs/contract.md 30).
 
+use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use hitless_api::PullPolicy;
 use hitless_api::grant::ImageChange;
 use hitless_api::pod::PodView;
-use hitless_workloads::{Obstacle, PodIntent, image};
+use hitless_workloads::{Obstacle, Operation, PodIntent, image};
 use jiff::{SignedDuration, Timestamp};
 
+use super::refusals::Refusals;
 use super::wait_reason::{NotFetched, WaitReason};
 use crate::prefetch::{PrefetchState, PrefetchView, Pull};
-use crate::snapshot::{NodeUnfit, Snapshot};
+use crate::snapshot::{NodePressure, Refusal, Snapshot};
 
 /// Where the registry is asked at every start, it has to have answered so recently.
 const FRESH: SignedDuration = SignedDuration::from_secs(30);
 
+/// So many prefetch pods have to be turned away by a node before its pod goes without.
+const TRIES: u32 = 2;
+/// With the second attempt an image counts as one that no registry has.
+const UNFETCHED_AFTER: u32 = 2;
+
 /// A kubelet that has made no sandbox for a prefetch pod after so long is worth a word.
 const SANDBOX_WITHIN: SignedDuration = SignedDuration::from_secs(20);
+/// After so long nobody waits for it any more.
+const NO_SANDBOX_FOR: SignedDuration = SignedDuration::from_secs(60);
 
 /// What is known of images on nodes.
 pub(super) struct Images<'a> {
@@ -27,6 +36,10 @@ pub(super) struct Images<'a> {
     now: Timestamp,
     /// The attempts of each pull by [`Pull::key`], the latest first.
     attempts: HashMap<&'a str, Vec<&'a PrefetchView>>,
+    /// What the API server does not accept.
+    pub(super) refusals: Refusals<'a>,
+    /// Those that admission has given another image.
+    rewritten: Vec<&'a PrefetchView>,
     /// Only made if it is asked for: it takes all pods.
     by_node: OnceCell<HashMap<&'a str, Vec<&'a PodView>>>,
 }
@@ -41,7 +54,7 @@ pub(super) enum Known<'a> {
     /// A prefetch pod pulls it.
     Pulling,
     /// A prefetch pod could not pull it, in the kubelet's words; a later one may be trying again.
-    Failed { reason: &'a str, message: &'a str },
+    Failed { reason: &'a str, message: &'a str, attempt: u32 },
     /// Nobody says that it is there.
     Unknown,
 }
@@ -55,7 +68,10 @@ impl<'a> Images<'a> {
         for attempts in attempts.values_mut() {
             attempts.sort_by_key(|each| Reverse(each.attempt));
         }
-        Self { snapshot, now, attempts, by_node: OnceCell::new() }
+        let rewritten =
+            snapshot.prefetches.iter().filter(|each| each.rewritten.is_some()).map(|each| &**each).collect();
+        let refusals = Refusals::new(snapshot, now);
+        Self { snapshot, now, attempts, refusals, rewritten, by_node: OnceCell::new() }
     }
 
     /// The attempts of a pull, the latest first.
@@ -70,8 +86,90 @@ impl<'a> Images<'a> {
             let known = self.known(&pull);
             (pull, known)
         });
-        let missing = known.filter(|(_, known)| *known != Known::There);
+        let missing = known.filter(|(pull, known)| *known != Known::There && self.given_up(intent, pull).is_none());
         missing.min_by_key(|(_, known)| *known == Known::Old)
+    }
+
+    /// Why nothing is fetched any more before the pod goes, in the words of who turned the prefetch pods away: it is not the image that they
+    /// speak of. The operation itself needs none of what they had no room for, and the kubelet pulls for the pod's own container; what comes
+    /// of that is verified, and taken back, as ever. Where the pod is made anew the next one may well find a place, and the quota of the one
+    /// that has gone.
+    pub(super) fn given_up(&self, intent: &PodIntent, pull: &Pull) -> Option<Cow<'_, str>> {
+        let Operation { containers, fetch, .. } = &*intent.operation;
+        let is_own = containers.values().chain(fetch.values()).any(|change| change.to == pull.image);
+        if !is_own {
+            return None;
+        }
+        // A digest of its own, which every wish asks for in every round.
+        let key = pull.key();
+        self.under_pressure(pull)
+            .or_else(|| self.rejected(&key))
+            .or_else(|| self.no_room(pull, &key))
+            .or_else(|| self.no_sandbox(&key))
+    }
+
+    /// Its node is short of something, and has been for a while.
+    fn under_pressure(&self, pull: &Pull) -> Option<Cow<'a, str>> {
+        let pressure = self.pressure(pull)?;
+        let is_lasting = pressure.lasts_from().is_some_and(|at| at <= self.now);
+        is_lasting.then(|| format!("node {} has {}", pull.node, pressure.condition).into())
+    }
+
+    /// Its kubelet has let no pod in: it is full, or shuts down.
+    fn rejected(&self, key: &str) -> Option<Cow<'a, str>> {
+        let mut words = None;
+        for attempt in self.attempts(key) {
+            match &attempt.state {
+                PrefetchState::Rejected { reason, message } => {
+                    words = words.or_else(|| (attempt.attempt >= TRIES).then(|| format!("{reason}: {message}").into()));
+                }
+                PrefetchState::NotBegun | PrefetchState::Pulling => {}
+                // Of the image somebody has said something.
+                PrefetchState::Fetched { .. } | PrefetchState::Failed { .. } => return None,
+            }
+        }
+        words
+    }
+
+    /// The API server has no room for it: a quota or a LimitRange.
+    fn no_room(&self, pull: &Pull, key: &str) -> Option<Cow<'_, str>> {
+        let refusal = self.refusal(pull, key).filter(|refusal| refusal.is_about_room());
+        refusal.map(|refusal| refusal.words.as_str().into())
+    }
+
+    /// Its kubelet makes no sandbox: there may be no address left.
+    fn no_sandbox(&self, key: &str) -> Option<Cow<'a, str>> {
+        let latest = self.attempts(key).first().filter(|latest| latest.state == PrefetchState::NotBegun)?;
+        let is_stuck = gives_up_at(latest).is_some_and(|at| at <= self.now);
+        is_stuck.then(|| format!("node {} makes no sandbox for pod {}", latest.node, latest.pod.name).into())
+    }
+
+    /// Images of which registries have said in several attempts, somewhere, that they don't have them, or nothing.
+    pub(super) fn unfetched(&self) -> BTreeSet<String> {
+        let given_up = |attempts: &&Vec<&PrefetchView>| {
+            attempts.first().is_some_and(|latest| latest.attempt >= UNFETCHED_AFTER)
+                && attempts.iter().any(|each| matches!(each.state, PrefetchState::Failed { .. }))
+                && !attempts.iter().any(|each| each.is_fetched())
+        };
+        self.attempts.values().filter(given_up).filter_map(|attempts| Some(attempts.first()?.image.clone())).collect()
+    }
+
+    /// Of a pod that leaves without its next image being there: what was not fetched, and why.
+    pub(super) fn not_fetched(&self, pod: &PodView, intent: &PodIntent) -> Option<(Pull, Cow<'_, str>)> {
+        let mut missing = pulls(pod, intent).filter(|pull| self.known(pull) != Known::There);
+        missing.find_map(|pull| {
+            let words = self.given_up(intent, &pull)?;
+            Some((pull, words))
+        })
+    }
+
+    /// The operation with the images that admission gives new pods instead of those that the template names, as far as a prefetch pod has
+    /// shown that on the pod's node: a registry's mirror, a digest. Kubernetes would run those, too, and they can be pulled there.
+    pub(super) fn renamed(&self, pod: &PodView, intent: &PodIntent) -> Option<PodIntent> {
+        intent.renamed(pod, |container, reference| {
+            let attempts = self.attempts(&Pull::of(pod, container, reference)?.key());
+            attempts.iter().filter(|each| each.is_fetched()).find_map(|each| each.rewritten.clone())
+        })
     }
 
     /// The operation with images by digest, where that is needed. `chosen` is the digest that others of its workload have been
@@ -85,7 +183,13 @@ impl<'a> Images<'a> {
         intent.pinned(pod, self.now, |container, reference| {
             let pull = Pull::of(pod, container, reference)?;
             match pull.policy {
-                PullPolicy::Always => chosen(reference).or_else(|| self.first_digest(&pull)),
+                PullPolicy::Always => {
+                    // Where nobody can ask the registry beforehand, a restart is one of the same bytes.
+                    let is_same = image::unpinned(&container.image) == image::unpinned(reference);
+                    let running = || image::running_digest(container).filter(|_| is_same).map(ToOwned::to_owned);
+                    let given_up = || self.given_up(intent, &pull).and_then(|_| running());
+                    chosen(reference).or_else(|| self.first_digest(&pull)).or_else(given_up)
+                }
                 PullPolicy::IfNotPresent | PullPolicy::Never => self.digest_on_node(&pull),
             }
         })
@@ -118,6 +222,11 @@ impl<'a> Images<'a> {
     /// the runtime names another repository's: the digests of one image may differ between repositories.
     fn telling(&self, pull: &Pull) -> Vec<&'a PrefetchView> {
         let mut attempts = self.attempts(&pull.key()).to_vec();
+        let is_under_that_name = |each: &&&PrefetchView| {
+            each.rewritten.as_ref() == Some(&pull.image)
+                && (each.node == pull.node && each.pod.namespace == pull.namespace && each.is_fetched())
+        };
+        attempts.extend(self.rewritten.iter().filter(is_under_that_name));
         if let Some(digest) = image::digest_of(&pull.image) {
             let by_tag = Pull { image: image::unpinned(&pull.image), ..pull.clone() };
             let by_tag = self.attempts(&by_tag.key()).iter().filter(|each| match &each.state {
@@ -125,7 +234,7 @@ impl<'a> Images<'a> {
                 PrefetchState::Fetched { image_id, .. } => {
                     image::digest_of(image_id) == Some(digest) && image::is_same_repository(image_id, &pull.image)
                 }
-                PrefetchState::Failed { .. } => false,
+                PrefetchState::Rejected { .. } | PrefetchState::Failed { .. } => false,
             });
             attempts.extend(by_tag);
         }
@@ -151,9 +260,10 @@ impl<'a> Images<'a> {
                 let is_fresh = at.is_some_and(|at| self.now.duration_since(at) <= FRESH);
                 if is_fresh { Known::There } else { Known::Old }
             }
-            PrefetchState::Failed { .. } | PrefetchState::NotBegun | PrefetchState::Pulling => {
-                attempts.iter().find_map(|attempt| failure(attempt)).unwrap_or(Known::Pulling)
-            }
+            PrefetchState::Rejected { .. }
+            | PrefetchState::Failed { .. }
+            | PrefetchState::NotBegun
+            | PrefetchState::Pulling => attempts.iter().find_map(|attempt| failure(attempt)).unwrap_or(Known::Pulling),
         }
     }
 
@@ -187,8 +297,8 @@ impl<'a> Images<'a> {
         match known {
             Known::There | Known::Old => None,
             Known::Pulling => Some(self.under_way(pull)),
-            Known::Failed { reason, message } => {
-                let why = NotFetched::Failed { reason: reason.to_owned(), message: message.to_owned() };
+            Known::Failed { reason, message, attempt } => {
+                let why = NotFetched::Failed { reason: reason.to_owned(), message: message.to_owned(), attempt };
                 Some(WaitReason::ImageNotFetched { image: pull.image, node: pull.node, why })
             }
             Known::Unknown => Some(self.not_begun(pull)),
@@ -223,16 +333,24 @@ impl<'a> Images<'a> {
     }
 
     fn not_begun(&self, pull: Pull) -> WaitReason {
-        let refused = || self.snapshot.own_writes.refused.get(&pull.key()).cloned().map(NotFetched::Refused);
-        match self.unfit(&pull).map(NotFetched::Node).or_else(refused) {
+        let refused = || self.refusal(&pull, &pull.key()).map(|refusal| NotFetched::Refused(refusal.words.clone()));
+        let pressure = self.pressure(&pull).map(|pressure| NotFetched::Pressure(pressure.condition));
+        match pressure.or_else(refused) {
             Some(why) => WaitReason::ImageNotFetched { image: pull.image, node: pull.node, why },
             None => pulling(pull),
         }
     }
 
+    /// Why the API server has not accepted the pod that would fetch, where there is none.
+    fn refusal(&self, pull: &Pull, key: &str) -> Option<&Refusal> {
+        self.refusals
+            .of_pull(pull, key)
+            .filter(|_| self.attempts(key).is_empty() || self.snapshot.own_writes.refused.contains_key(key))
+    }
+
     /// Why nothing is fetched to its node.
-    pub(super) fn unfit(&self, pull: &Pull) -> Option<NodeUnfit> {
-        self.snapshot.nodes.get(&pull.node)?.unfit
+    pub(super) fn pressure(&self, pull: &Pull) -> Option<NodePressure> {
+        self.snapshot.nodes.get(&pull.node)?.pressure
     }
 }
 
@@ -262,9 +380,140 @@ pub(super) fn begins_by(attempt: &PrefetchView) -> Option<Timestamp> {
     attempt.created?.saturating_add(SANDBOX_WITHIN).ok()
 }
 
+/// When nobody waits any more for a kubelet that has not begun.
+pub(super) fn gives_up_at(attempt: &PrefetchView) -> Option<Timestamp> {
+    attempt.created?.saturating_add(NO_SANDBOX_FOR).ok()
+}
+
 fn failure(attempt: &PrefetchView) -> Option<Known<'_>> {
     match &attempt.state {
-        PrefetchState::Failed { reason, message } => Some(Known::Failed { reason, message }),
+        PrefetchState::Rejected { reason, message } | PrefetchState::Failed { reason, message } => {
+            Some(Known::Failed { reason, message, attempt: attempt.attempt })
+        }
         PrefetchState::NotBegun | PrefetchState::Pulling | PrefetchState::Fetched { .. } => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use std::sync::Arc;
+
+    use hitless_api::PodRef;
+    use k8s_openapi::api::core::v1::Pod;
+    use serde_json::json;
+
+    fn pod() -> PodView {
+        let pod: Pod = serde_json::from_value(json!({"metadata": {"namespace": "shop", "name": "set-0", "uid": "u"},
+            "spec": {"nodeName": "n1", "containers": [{"name": "web", "image": "r.io/web:v1"}]}}))
+        .unwrap();
+        PodView::from(&pod)
+    }
+
+    /// The pod leaves for good, and the one in its place has v2.
+    fn anew(pod: &PodView) -> PodIntent {
+        let intent = PodIntent::drain(pod);
+        let mut operation = Operation::clone(&intent.operation);
+        let change = ImageChange { from: "r.io/web:v1".to_owned(), to: "r.io/web:v2".to_owned() };
+        operation.fetch = BTreeMap::from([("web".to_owned(), change)]);
+        PodIntent { operation: Arc::new(operation), ..intent }
+    }
+
+    fn ended(pull: &Pull, attempt: u32, reason: &str) -> PrefetchView {
+        let (reason, message) = (reason.to_owned(), format!("{reason}: words"));
+        PrefetchView {
+            pod: PodRef { namespace: "shop".to_owned(), name: format!("fetch-{attempt}"), uid: format!("f{attempt}") },
+            key: pull.key(),
+            attempt,
+            node: "n1".to_owned(),
+            image: pull.image.clone(),
+            rewritten: None,
+            created: None,
+            deleting: false,
+            state: if reason.starts_with("OutOf") {
+                PrefetchState::Rejected { reason, message }
+            } else {
+                PrefetchState::Failed { reason, message }
+            },
+        }
+    }
+
+    /// In place, with something that changes.
+    fn in_place(pod: &PodView) -> PodIntent {
+        let mut operation = Operation::clone(&PodIntent::assumed(pod).operation);
+        let change = hitless_api::Change { from: None, to: Some("b".to_owned()) };
+        operation.annotations = BTreeMap::from([("a".to_owned(), change)]);
+        operation.containers = anew(pod).operation.fetch.clone();
+        PodIntent { operation: Arc::new(operation), ..anew(pod) }
+    }
+
+    /// Whether the pod waits for its image in this snapshot, and what is told if it goes without.
+    fn waits(snapshot: &Snapshot, now: Timestamp, pod: &PodView, intent: &PodIntent) -> (bool, Option<String>) {
+        let images = Images::new(snapshot, now);
+        let told = images.not_fetched(pod, intent).map(|(_, words)| words.into_owned());
+        (images.waiting(pod, intent).is_some() || images.waiting_for_answer(pod, intent).is_some(), told)
+    }
+
+    /// A node that is full, or a quota that is used up, turns the prefetch pod away and not the image.
+    #[test]
+    fn a_pod_goes_without_where_no_prefetch_pod_finds_room() {
+        let pod = pod();
+        for intent in [anew(&pod), in_place(&pod)] {
+            let pull = pulls(&pod, &intent).next().unwrap();
+            let with = |attempts: &[(u32, &str)], refused: Option<(u32, &str)>| {
+                let prefetches =
+                    attempts.iter().map(|(attempt, reason)| Arc::new(ended(&pull, *attempt, reason))).collect();
+                let mut snapshot = Snapshot { prefetches, ..Snapshot::default() };
+                let refusal = refused.map(|(tries, words)| {
+                    let image = Some((pull.namespace.clone(), pull.image.clone()));
+                    (pull.key(), Refusal { words: words.to_owned(), tries, at: Timestamp::UNIX_EPOCH, image })
+                });
+                snapshot.own_writes.refused.extend(refusal);
+                snapshot
+            };
+            let waits = |attempts: &[(u32, &str)], refused| {
+                waits(&with(attempts, refused), Timestamp::UNIX_EPOCH, &pod, &intent)
+            };
+            assert_eq!(waits(&[], None), (true, None));
+            assert_eq!(waits(&[(1, "OutOfpods")], None), (true, None), "it is tried again");
+            let told = Some("OutOfpods: OutOfpods: words".to_owned());
+            assert_eq!(waits(&[(2, "OutOfpods"), (1, "OutOfpods")], None), (false, told));
+            // Of the image nobody knows anything good.
+            assert_eq!(waits(&[(4, "OutOfcpu"), (3, "ErrImagePull")], None), (true, None));
+            assert_eq!(waits(&[(7, "ErrImagePull")], None), (true, None));
+            let quota =
+                "pods \"fetch-1\" is forbidden: exceeded quota: q, requested: pods=1, used: pods=4, limited: pods=4";
+            assert!(waits(&[], Some((1, quota))).0, "the container's own resources may be within");
+            assert_eq!(waits(&[], Some((2, quota))), (false, Some(quota.to_owned())));
+            assert!(!waits(&[], Some((2, "minimum memory usage per Container is 16Mi, but request is 1Mi"))).0);
+            // That may mean the image: its native controller's pod tells.
+            let signed = "admission webhook \"images\" denied the request: unsigned";
+            assert!(waits(&[], Some((2, signed))).0);
+            let refused = with(&[], Some((2, signed)));
+            let refused = Images::new(&refused, Timestamp::UNIX_EPOCH).refusals.by_others();
+            assert_eq!(refused.into_values().collect::<Vec<_>>(), [signed]);
+            assert!(Images::new(&with(&[], Some((2, quota))), Timestamp::UNIX_EPOCH).refusals.by_others().is_empty());
+        }
+    }
+
+    #[test]
+    fn nobody_waits_for_ever_for_a_sandbox_or_for_room_on_a_disk() {
+        let pod = pod();
+        let intent = in_place(&pod);
+        let pull = pulls(&pod, &intent).next().unwrap();
+        let at = |seconds| Timestamp::from_second(seconds).unwrap();
+        let mut attempt = ended(&pull, 1, "");
+        (attempt.state, attempt.created) = (PrefetchState::NotBegun, Some(at(0)));
+        let stuck = Snapshot { prefetches: vec![Arc::new(attempt)], ..Snapshot::default() };
+        assert!(waits(&stuck, at(59), &pod, &intent).0);
+        let (waits_on, told) = waits(&stuck, at(60), &pod, &intent);
+        assert!(!waits_on && told.unwrap().contains("no sandbox for pod fetch-1"));
+
+        let pressure = Some(NodePressure { condition: "DiskPressure", since: Some(at(0)) });
+        let node = crate::snapshot::NodeView { name: "n1".to_owned(), pressure, ..Default::default() };
+        let full = Snapshot { nodes: BTreeMap::from([("n1".to_owned(), Arc::new(node))]), ..Snapshot::default() };
+        assert!(waits(&full, at(119), &pod, &intent).0);
+        assert_eq!(waits(&full, at(120), &pod, &intent), (false, Some("node n1 has DiskPressure".to_owned())));
     }
 }

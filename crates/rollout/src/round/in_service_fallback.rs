@@ -24,6 +24,8 @@ pub(super) fn decide(snapshot: &Snapshot, now: Timestamp) -> Decision<'_> {
         let missing = match snapshot.agents.get(node) {
             Some(AgentState::Ready) => continue,
             Some(AgentState::MissingSince(since)) => *since,
+            // Nobody is going to come; the kubelet says when the pod was bound.
+            Some(AgentState::Never) => bound_since(pod).unwrap_or(now),
             None => now,
         };
         let since = bound_since(pod).map_or(missing, |bound| bound.max(missing));

@@ -14,6 +14,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use super::candidates::{Basis, Operable};
 use super::change::Change;
 use super::draft::Draft;
+use super::finalizers;
 use super::micro;
 use super::pool_wait::PoolWait;
 use super::wait_reason::WaitReason;
@@ -39,7 +40,7 @@ impl<'a> Basis<'a, '_> {
         }
         let points: &[(WaitPoint, &str)] = match op {
             GrantOp::Drain => &[(WaitPoint::Operate, OUT)],
-            GrantOp::Update | GrantOp::Restart | GrantOp::Foreign | GrantOp::Unknown(_) => {
+            GrantOp::Update | GrantOp::Restart | GrantOp::Relabel | GrantOp::Foreign | GrantOp::Unknown(_) => {
                 &[(WaitPoint::Operate, OUT), (WaitPoint::Done, SERVES)]
             }
         };
@@ -47,7 +48,7 @@ impl<'a> Basis<'a, '_> {
         let all = names
             .iter()
             .flat_map(|name| points.iter().map(|(point, words)| Wait::pending(name.clone(), point.clone(), words)));
-        all.take(Wait::MOST).collect()
+        self.finalizers(pod, op).into_iter().chain(all).take(Wait::MOST).collect()
     }
 
     /// Why the pod does not leave service in this mode now.
@@ -161,6 +162,9 @@ pub(super) fn waits<'a>(wishes: &Wishes<'a>, pools: &Pools<'a>, snapshot: &'a Sn
 
 /// What is missing; `None`: it is over.
 fn judge(wait: &Wait, grant: &Grant, pod: &PodView, pools: &Pools<'_>, snapshot: &Snapshot) -> Option<String> {
+    if wait.is_for_finalizers() {
+        return finalizers::judge(grant, pod).map(|words| limit(&words));
+    }
     let words = match wait.before {
         WaitPoint::Operate => OUT,
         WaitPoint::Done => SERVES,
@@ -280,6 +284,10 @@ fn is_leaving(pod: &PodView, key: &PoolKey, address: SocketAddr, draft: &Draft<'
 
 /// Servers of ours whose pods are gone.
 fn without_pod(key: &PoolKey, snapshot: &Snapshot, backends: &BTreeMap<SocketAddr, BackendWish>) -> Vec<BackendWish> {
+    // One whose pod has not been read is not without one.
+    if !snapshot.left_out.is_empty() || snapshot.uncounted {
+        return Vec::new();
+    }
     let Some(PoolReading::Read(read)) = snapshot.pools.get(key) else { return Vec::new() };
     let is_stray = |(address, backend): &(&SocketAddr, &Backend)| {
         let is_there = backend.standing != Standing::NotRegistered;

@@ -10,15 +10,18 @@ use jiff::{SignedDuration, Timestamp};
 use super::PodVerdict;
 use super::candidates::Basis;
 use super::change::Change;
-use super::images::{Known, begins_by, pulls, pulls_of};
+use super::images::{Known, begins_by, gives_up_at, pulls, pulls_of};
 use super::wait_reason::WaitReason;
 use super::write::PrefetchWrite;
-use crate::prefetch::{PrefetchState, PrefetchView, Pull};
+use crate::prefetch::{PrefetchState, PrefetchView, Pull, Resources};
 
 /// So many nodes fetch the same image at a time, so that a registry is not overrun, and a bad tag is not tried everywhere.
 const NODES_AT_A_TIME: usize = 10;
 /// A failed attempt is followed by another one after so long: the kubelet's own back-off grows to five minutes, and goes by pod.
 const RETRY_AFTER: SignedDuration = SignedDuration::from_secs(30);
+
+/// The same after one that its node has not let in.
+const REJECTED_AFTER: SignedDuration = SignedDuration::from_secs(10);
 
 /// What is written, and when to look again.
 pub(super) struct Prefetches<'a> {
@@ -48,16 +51,19 @@ pub(super) fn decide<'a>(basis: &Basis<'a, '_>, verdicts: &[PodVerdict], now: Ti
             let known = basis.images.known(&pull);
             let attempts = basis.images.attempts(&pull.key());
             prefetches.watch(attempts, now);
-            if matches!(known, Known::There | Known::Pulling)
-                || basis.images.unfit(&pull).is_some()
-                || !begun.insert(pull.key())
-            {
+            if let Some(pressure) = basis.images.pressure(&pull) {
+                if let Some(due) = pressure.lasts_from().filter(|due| *due > now) {
+                    prefetches.wake(due);
+                }
+                continue;
+            }
+            if matches!(known, Known::There | Known::Pulling) || !begun.insert(pull.key()) {
                 continue;
             }
             let count = under_way.entry(pull.image.clone()).or_default();
             if prefetches.is_due(attempts, now) && (*count < NODES_AT_A_TIME || !attempts.is_empty()) {
                 *count += usize::from(attempts.is_empty());
-                prefetches.create(pull, attempts, owner.clone());
+                prefetches.create(pull, basis, owner.clone());
             }
         }
     }
@@ -71,8 +77,10 @@ impl Prefetches<'_> {
         match latest.state {
             PrefetchState::NotBegun | PrefetchState::Pulling => false,
             PrefetchState::Fetched { .. } => true,
-            PrefetchState::Failed { .. } => {
-                let due = latest.created.map_or(now, |at| at.saturating_add(RETRY_AFTER).unwrap_or(now));
+            PrefetchState::Rejected { .. } | PrefetchState::Failed { .. } => {
+                let pause =
+                    if matches!(latest.state, PrefetchState::Failed { .. }) { RETRY_AFTER } else { REJECTED_AFTER };
+                let due = latest.created.map_or(now, |at| at.saturating_add(pause).unwrap_or(now));
                 if due > now {
                     self.wake(due);
                 }
@@ -84,8 +92,10 @@ impl Prefetches<'_> {
     /// When a kubelet that has not begun is worth a word.
     fn watch(&mut self, attempts: &[&PrefetchView], now: Timestamp) {
         let latest = attempts.first().filter(|latest| latest.state == PrefetchState::NotBegun);
-        if let Some(due) = latest.and_then(|latest| begins_by(latest)).filter(|due| *due > now) {
-            self.wake(due);
+        for due in latest.into_iter().flat_map(|latest| [begins_by(latest), gives_up_at(latest)]).flatten() {
+            if due > now {
+                self.wake(due);
+            }
         }
     }
 
@@ -93,9 +103,13 @@ impl Prefetches<'_> {
         self.wake_at = Some(self.wake_at.map_or(due, |at| at.min(due)));
     }
 
-    fn create(&mut self, pull: Pull, attempts: &[&PrefetchView], owner: ObjectRef) {
-        let attempt = attempts.first().map_or(0, |latest| latest.attempt).saturating_add(1);
-        self.changes.push(Change::Prefetch(PrefetchWrite::Create { pull, attempt, owner }));
+    fn create(&mut self, pull: Pull, basis: &Basis<'_, '_>, owner: ObjectRef) {
+        let key = pull.key();
+        let attempt = basis.images.attempts(&key).first().map_or(0, |latest| latest.attempt).saturating_add(1);
+        // Most namespaces want nothing stated, and where nothing is a node that is full takes the pod all the same.
+        let is_refused = basis.images.refusals.has_refused(&pull, &key);
+        let resources = if is_refused { Resources::OfContainer } else { Resources::None };
+        self.changes.push(Change::Prefetch(PrefetchWrite::Create { pull, attempt, resources, owner }));
     }
 
     /// Those whose image no pod of the node needs any more, and those after which there was another attempt that has ended.
@@ -103,7 +117,12 @@ impl Prefetches<'_> {
         for each in basis.snapshot.prefetches.iter().filter(|each| !each.deleting) {
             let later = basis.images.attempts(&each.key).iter().take_while(|other| other.attempt > each.attempt);
             let is_superseded = later.into_iter().any(|other| !other.is_under_way());
-            if is_superseded || !wanted.contains(&each.key) {
+            let is_wanted = wanted.contains(&each.key)
+                || each.rewritten.as_ref().is_some_and(|image| {
+                    // Its pods are brought to the image that admission made of the one that was asked for.
+                    wanted.contains(&rewritten_key(&each.pod.namespace, &each.node, image))
+                });
+            if is_superseded || !is_wanted {
                 self.changes.push(Change::Prefetch(PrefetchWrite::Delete(each.pod.clone())));
             }
         }
@@ -131,8 +150,16 @@ fn wanted(basis: &Basis<'_, '_>, verdicts: &[PodVerdict]) -> BTreeSet<String> {
     let granted = granted.flat_map(|(pod, containers)| pulls_of(pod, containers));
     let pulls = to_come.flat_map(|(pod, intent)| pulls(pod, intent)).chain(granted);
     // What was fetched by tag tells the digest.
-    let keys = pulls.flat_map(|pull| [pull.key(), Pull { image: image::unpinned(&pull.image), ..pull }.key()]);
+    let keys = pulls.flat_map(|pull| {
+        let rewritten = rewritten_key(&pull.namespace, &pull.node, &pull.image);
+        [pull.key(), rewritten, Pull { image: image::unpinned(&pull.image), ..pull }.key()]
+    });
     keys.collect()
+}
+
+/// What names an image that a prefetch pod was given by admission. No [`Pull::key`] looks like it.
+fn rewritten_key(namespace: &str, node: &str, image: &str) -> String {
+    format!("{namespace}/{node}/{image}")
 }
 
 /// How many nodes try to fetch each image now.

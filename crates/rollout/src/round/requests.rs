@@ -67,7 +67,7 @@ impl WaitReason {
     /// Whether it stays so as long as the pod is as it is.
     fn is_for_ever(&self) -> bool {
         match self {
-            Self::HostNetwork | Self::StaticPod | Self::Job | Self::NoReadinessGate(_) => true,
+            Self::TooLarge(_) | Self::HostNetwork | Self::StaticPod | Self::Job | Self::NoReadinessGate(_) => true,
             Self::Obstacle(obstacle) => obstacle.is_for_ever(),
             _ => false,
         }

@@ -14,8 +14,11 @@ use super::wishes::Wishes;
 use super::write::EndedHold;
 use crate::snapshot::{Evidence, OperationKey, Snapshot};
 
-/// A pod has been Ready for so long before its Service is closed: those who make its endpoints may see the pod later than we do.
-pub const READY_FOR: SignedDuration = SignedDuration::from_secs(1);
+/// A pod has been Ready for so long before its Service is closed: the EndpointSlice controller may see the pod later than we do. A
+/// condition's time has no fraction (`metav1.Time`), so this is one second at least.
+pub const READY_FOR: SignedDuration = SignedDuration::from_secs(2);
+/// An EndpointSlice that does not say that the pod is ready keeps the Service open for so long after the pod became Ready.
+const UNSEEN_FOR: SignedDuration = SignedDuration::from_secs(15);
 /// A pod that does not become Ready after its operation keeps its Service open for so long.
 const NOT_READY_FOR: SignedDuration = SignedDuration::from_secs(10);
 
@@ -39,7 +42,7 @@ pub(super) fn keep<'a>(
             None => {}
             Some(pod) if pod.terminating => continue,
             Some(pod) => {
-                for service in traffic.selecting(pod) {
+                for service in traffic.leading_to(pod) {
                     // Somebody has closed it on purpose, and kept our mark: he would do it again.
                     let is_wanted = service.open || service.mark() != Some(grant.id.as_str());
                     if is_wanted && traffic.must_be_open(service, pod, &serving) {
@@ -67,7 +70,8 @@ pub(super) fn close<'a>(wishes: &Wishes<'a>, draft: &Draft<'a>) -> (Vec<Change<'
             wake_at = [wake_at, Some(due)].into_iter().flatten().min();
         } else {
             let reserved_since = reservation(service, id, snapshot).map(|reservation| reservation.since.0);
-            let ended = EndedHold { id: id.to_owned(), reserved_since };
+            let serving = serving(id, wishes, now).map(str::to_owned);
+            let ended = EndedHold { id: id.to_owned(), reserved_since, serving };
             changes.push(Change::CloseService { service, ended });
         }
     }
@@ -90,6 +94,15 @@ fn may_be_live(service: &ServiceView, id: &str, wishes: &Wishes<'_>, snapshot: &
 fn reservation<'a>(service: &ServiceView, id: &str, snapshot: &'a Snapshot) -> Option<&'a Reservation> {
     let ledger = snapshot.ledgers.get(&service.namespace)?;
     ledger.spec.reservations.get(Grant::pod_uid_of(id)?).filter(|reservation| reservation.id == id)
+}
+
+/// The pod that an EndpointSlice has to call ready before its Service is closed, by its uid. Closed any sooner, the EndpointSlice
+/// controller would take out of service a pod that it does not know to be Ready.
+fn serving<'a>(id: &'a str, wishes: &Wishes<'_>, now: Timestamp) -> Option<&'a str> {
+    let uid = Grant::pod_uid_of(id)?;
+    let pod = wishes.pods.get(uid).filter(|pod| !pod.terminating && pod.ready())?;
+    let since = pod.conditions.get("Ready").and_then(|ready| ready.since)?;
+    (now.duration_since(since) < UNSEEN_FOR).then_some(uid)
 }
 
 /// When the Service is closed that was opened for this operation, which has ended.

@@ -1,65 +1,99 @@
-//! How long a new version may take to get Ready, judged by what the version before it needed (docs/contract.md 32).
+//! Starts that take much longer than any that was seen: said, and held against nobody. How long a start may take is its owner's to write
+//! down (docs/contract.md 32).
 
-use std::collections::BTreeMap;
-
+use hitless_api::event::{EventNote, Severity};
 use hitless_api::pod::PodView;
+use hitless_api::{Grant, Phase, Transition};
+use jiff::{SignedDuration, Timestamp};
 
-use super::wishes::Wishes;
+use super::candidates::Basis;
+use super::events::{note, regarding};
 
-/// So many times what the version before needed.
+/// So many times what the slowest one needed is worth a word.
 const TIMES: u32 = 3;
-/// But at least so many seconds.
-const LEAST_SECONDS: u32 = 30;
+/// But not before so long.
+const LEAST: SignedDuration = SignedDuration::from_secs(30);
 
-/// In seconds from the image patch, by index of the plan; nothing for a workload one of whose pods does not tell.
-pub(super) fn ready_within(wishes: &Wishes<'_>) -> BTreeMap<usize, u32> {
-    let mut slowest: BTreeMap<usize, Option<u32>> = BTreeMap::new();
-    for wish in wishes.by_pod.values() {
-        let Some(workload) = wish.workload else { continue };
-        let seconds = allowed(wish.pod);
-        let known = slowest.entry(workload).or_insert(seconds);
-        *known = known.zip(seconds).map(|(known, seconds)| known.max(seconds));
-    }
-    slowest.into_iter().filter_map(|(workload, seconds)| Some((workload, seconds?))).collect()
+/// What is to be said of starts.
+#[derive(Default)]
+pub(super) struct Slow {
+    pub(super) notes: Vec<EventNote>,
+    /// When one of them gets slow.
+    pub(super) wake_at: Option<Timestamp>,
 }
 
-/// Judged by this pod alone: the end of the old containers, and then the start of the new ones.
-fn allowed(pod: &PodView) -> Option<u32> {
+/// Of the starts that are under way.
+pub(super) fn slow(basis: &Basis<'_, '_>, now: Timestamp) -> Slow {
+    let mut slow = Slow::default();
+    for view in basis.snapshot.node_transitions.values() {
+        let starting = view.unfinished().filter_map(|grant| Some((grant, view.transition(grant)?)));
+        for (grant, transition) in starting.filter(|(_, transition)| is_starting(transition)) {
+            let Some((longest, at)) = slow_at(basis, grant, transition) else { continue };
+            if now < at {
+                slow.wake_at = slow.wake_at.into_iter().chain([at]).min();
+            } else {
+                slow.notes.extend(words(basis, grant, transition, longest));
+            }
+        }
+    }
+    slow
+}
+
+fn is_starting(transition: &Transition) -> bool {
+    transition.phase == Phase::Verifying && transition.rollback.is_none()
+}
+
+/// The longest start that was seen of the pod's workload, and when this one takes so many times as long.
+fn slow_at(basis: &Basis<'_, '_>, grant: &Grant, transition: &Transition) -> Option<(SignedDuration, Timestamp)> {
+    let pod = basis.wishes.pods.get(grant.pod.uid.as_str())?;
+    let plan = &basis.wishes.plans[basis.wishes.workload_of(pod)?];
+    let others = basis.wishes.pods_of(plan).filter(|other| other.id.uid != pod.id.uid).filter_map(needed);
+    let companion = basis.companions.start_milliseconds(plan);
+    let longest = others.chain(companion.map(|needed| SignedDuration::from_millis(needed.into()))).max()?;
+    let limit = SignedDuration::from_secs(longest.as_secs().saturating_mul(TIMES.into())).max(LEAST);
+    Some((longest, transition.since.0.saturating_add(limit).ok()?))
+}
+
+/// From the start of its containers to Ready; of a pod that was held, and so stayed Ready, nothing is known.
+fn needed(pod: &PodView) -> Option<SignedDuration> {
     let ready = pod.conditions.get("Ready").filter(|ready| ready.is_true)?.since?;
     let starts = pod.containers.iter().map(|container| container.status.as_ref()?.running_since);
     let started = starts.collect::<Option<Vec<_>>>()?.into_iter().max()?;
-    // A held pod stays Ready while its containers start anew.
-    let seconds = u32::try_from(ready.duration_since(started).as_secs()).unwrap_or_default();
-    Some(seconds.saturating_mul(TIMES).max(LEAST_SECONDS).saturating_add(pod.grace_seconds))
+    Some(ready.duration_since(started)).filter(|needed| !needed.is_negative())
+}
+
+fn words(basis: &Basis<'_, '_>, grant: &Grant, transition: &Transition, longest: SignedDuration) -> Option<EventNote> {
+    let pod = basis.wishes.pods.get(grant.pod.uid.as_str())?;
+    let plan = &basis.wishes.plans[basis.wishes.workload_of(pod)?];
+    let until = transition.deadline.as_ref().map(|deadline| format!(", at {}", deadline.0)).unwrap_or_default();
+    let text = format!(
+        "pod {} has been starting since {}, {TIMES} times as long as any start of this workload that was seen ({} s); it is judged when its \
+         time is over{until}; for an earlier way back shorten progressDeadlineSeconds, or verify.progressSeconds of a DrainPolicy",
+        pod.id.name,
+        transition.since.0,
+        longest.as_secs().max(1)
+    );
+    Some(note(regarding(plan), Severity::Normal, "SlowStart", text))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use k8s_openapi::api::core::v1::Pod;
-    use serde_json::{Value, json};
-
-    fn pod(ready: &Value, started: &str) -> PodView {
-        let pod: Pod = serde_json::from_value(json!({"metadata": {"name": "p"},
-            "spec": {"terminationGracePeriodSeconds": 5, "containers": [{"name": "web"}]},
-            "status": {"conditions": [ready], "containerStatuses": [{"name": "web", "image": "", "imageID": "", "ready": true,
-                "restartCount": 0, "state": {"running": {"startedAt": started}}}]}}))
-        .unwrap();
-        PodView::from(&pod)
-    }
+    use serde_json::json;
 
     #[test]
-    fn three_times_what_it_took_but_at_least_half_a_minute_and_the_grace_of_the_old_one() {
-        let ready = json!({"type": "Ready", "status": "True", "lastTransitionTime": "2026-11-23T00:00:40Z"});
-        for (started, seconds) in [
-            ("2026-11-23T00:00:39Z", 35),
-            ("2026-11-23T00:00:20Z", 65),
-            ("2026-11-22T00:00:40Z", 3 * 86_400 + 5),
-            ("2026-11-23T00:01:00Z", 35),
-        ] {
-            assert_eq!(allowed(&pod(&ready, started)), Some(seconds), "{started}");
-        }
-        let not_ready = json!({"type": "Ready", "status": "False", "lastTransitionTime": "2026-11-23T00:00:40Z"});
-        assert_eq!(allowed(&pod(&not_ready, "2026-11-23T00:00:39Z")), None);
+    fn a_start_is_seen_from_its_last_container_to_ready() {
+        let needed = |status: &str, started: &str| {
+            let ready = json!({"type": "Ready", "status": status, "lastTransitionTime": "2026-11-23T00:00:40Z"});
+            let pod: Pod = serde_json::from_value(json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "web"}]},
+                "status": {"conditions": [ready], "containerStatuses": [{"name": "web", "image": "", "imageID": "", "ready": true,
+                    "restartCount": 0, "state": {"running": {"startedAt": started}}}]}}))
+            .unwrap();
+            needed(&PodView::from(&pod)).map(|needed| needed.as_secs())
+        };
+        assert_eq!(needed("True", "2026-11-23T00:00:20Z"), Some(20));
+        assert_eq!(needed("False", "2026-11-23T00:00:20Z"), None);
+        assert_eq!(needed("True", "2026-11-23T00:01:00Z"), None, "it was held");
     }
 }

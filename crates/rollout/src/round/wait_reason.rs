@@ -4,16 +4,17 @@ mod in_the_way;
 mod texts;
 
 use crate::mode::NotOperable;
+use hitless_api::large::TooLarge;
 use hitless_api::{GroupKind, InvalidDrain, ObjectRef};
-use hitless_workloads::{Obstacle, Pause};
+use hitless_workloads::{Cause, Obstacle, Pause};
 
 use super::companions::Companion;
 use super::pool_wait::PoolWait;
 use crate::kuperator::Kuperator;
-use crate::snapshot::NodeUnfit;
+use crate::snapshot::Unread;
 
-pub use in_the_way::unfit;
 pub(super) use in_the_way::{in_the_way, of_pod};
+pub use in_the_way::{no_agent, unfit};
 
 /// What a pod waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +51,10 @@ pub enum WaitReason {
         /// Name of the other pod.
         pod: String,
     },
+    /// While this other pod of its owner is being operated no other one serves, and it would be refused for longer than if it waits.
+    SiblingAway(String),
+    /// It is too large to look after: hardly anything is known of it.
+    TooLarge(TooLarge),
     /// It uses its node's network, whose connections are not its own.
     HostNetwork,
     /// The kubelet runs it from a file.
@@ -63,7 +68,14 @@ pub enum WaitReason {
     /// Its Node is not there, or is being deleted, or was created again meanwhile.
     NodeGone(String),
     /// No Ready agent is on its node.
-    AgentNotReady(String),
+    AgentNotReady {
+        /// Name of the node.
+        node: String,
+        /// What is known of the agent there, for people; empty: nothing.
+        why: String,
+    },
+    /// No agent is ever going to be on its node: the agents' own DaemonSet wants none there.
+    NoAgentPossible(String),
     /// Its node has as many grants as fit.
     NodeFull(String),
     /// An image that it is to have is being fetched to its node.
@@ -98,6 +110,8 @@ pub enum WaitReason {
         /// Why.
         why: PoolWait,
     },
+    /// It serves nobody and is to be made anew; so are as many pods of its workload already as may be, or these are not Ready yet.
+    MadeAnew,
     /// The images are there, and the workload's owner wants no more for now.
     PrefetchOnly,
     /// No operation of its workload's pods begins.
@@ -107,8 +121,13 @@ pub enum WaitReason {
         /// The workload.
         workload: Box<ObjectRef>,
     },
+    /// While this pod of its workload is being operated, pods of the version before have become not Ready, too: what all of them need is
+    /// away.
+    Dependency(String),
     /// A ConfigMap or Secret that it uses has changed: it restarts because of that in a moment, with what it wishes now.
     Reload,
+    /// This is not known of its namespace now.
+    NamespaceUnread(Unread),
     /// The objects of its workload's kind can't be read now.
     OwnerUnreadable(GroupKind),
     /// Its workload is of a kind of KusionStack's, whose own manager is there.
@@ -126,6 +145,10 @@ pub enum WaitReason {
     NotDrained(String),
     /// Its application, or a hook that asks it, has said never; with its words. Other pods go on.
     ApplicationRefused(String),
+    /// Its workload is about to be rolled by its native controller, whose way costs the pod's clients less, for this reason.
+    Natively(String),
+    /// The same where its owner allows in-place updates only: nothing is done before a mode is wished.
+    LossExpected(String),
     /// An operation of its workload has failed on the way to this target.
     Halted {
         /// Name of the pod that it failed on.
@@ -146,13 +169,34 @@ pub enum NotFetched {
         reason: String,
         /// Its words, and with them the registry's.
         message: String,
+        /// Which attempt it was.
+        attempt: u32,
     },
     /// The API server did not accept the pod that would fetch it: its words.
     Refused(String),
-    /// Nothing new is brought to the node.
-    Node(NodeUnfit),
+    /// No image is brought to the node, because of this condition.
+    Pressure(&'static str),
     /// The kubelet has not begun: it has made no sandbox for the pod of this name.
     NoSandbox(String),
+}
+
+impl NotFetched {
+    /// So often a registry has to have said that it does not have an image.
+    const MISSING_AFTER: u32 = 3;
+    /// Words of registries, and of container runtimes for them.
+    const MISSING: [&str; 4] = ["not found", "manifest unknown", "name unknown", "does not exist"];
+
+    /// Whether nobody serves the image, as far as can be told: somebody has to push it, or to name another one.
+    #[must_use]
+    pub fn is_missing(&self) -> bool {
+        match self {
+            Self::Failed { reason, message, attempt } => {
+                let is_said = Self::MISSING.iter().any(|words| message.contains(words));
+                reason == "InvalidImageName" || (is_said && *attempt >= Self::MISSING_AFTER)
+            }
+            Self::Refused(_) | Self::Pressure(_) | Self::NoSandbox(_) => false,
+        }
+    }
 }
 
 impl WaitReason {
@@ -187,13 +231,16 @@ impl WaitReason {
             Self::ServicePublishing(_) => "ServicePublishing",
             Self::ServiceOpen(_) => "ServiceOpen",
             Self::ServiceBusy { .. } => "ServiceBusy",
+            Self::SiblingAway(_) => "SiblingAway",
+            Self::TooLarge(_) => Cause::TooLarge.name(),
             Self::HostNetwork => "HostNetwork",
             Self::StaticPod => "StaticPod",
             Self::Job => "Job",
             Self::Terminating => "Terminating",
             Self::NotScheduled => "NotScheduled",
             Self::NodeGone(_) => "NodeGone",
-            Self::AgentNotReady(_) => "AgentNotReady",
+            Self::AgentNotReady { .. } => "AgentNotReady",
+            Self::NoAgentPossible(_) => Cause::NoAgentPossible.name(),
             Self::NodeFull(_) => "NodeFull",
             Self::ImagePulling { .. } => "ImagePulling",
             Self::ImageNotFetched { .. } => "ImageNotFetched",
@@ -201,15 +248,20 @@ impl WaitReason {
             Self::Companion { stage: Companion::Failing(_) | Companion::Failed(_), .. } => "CompanionFailed",
             Self::Companion { .. } => "Companion",
             Self::Pool { why, .. } => why.reason(),
+            Self::MadeAnew => "MadeAnew",
             Self::PrefetchOnly => "PrefetchOnly",
             Self::Paused { .. } => Self::PAUSED,
+            Self::Dependency(_) => "DependencyAway",
             Self::Reload => "Reload",
+            Self::NamespaceUnread(unread) => unread.reason(),
             Self::OwnerUnreadable(_) => "OwnerUnreadable",
             Self::LeftToKuperator(_) => "LeftToKuperator",
             Self::LedgerFull => "LedgerFull",
             Self::AgentTooOld { .. } => "AgentTooOld",
             Self::NotDrained(_) => "NotDrained",
             Self::ApplicationRefused(_) => "ApplicationRefused",
+            Self::Natively(_) => "NativeRollout",
+            Self::LossExpected(_) => Cause::LossExpected.name(),
             Self::Halted { .. } => "Halted",
         }
     }
@@ -220,13 +272,16 @@ impl WaitReason {
         match self {
             Self::Companion { stage, .. } => stage.is_brief(),
             Self::Pool { why, .. } => why.is_brief(),
+            Self::NamespaceUnread(Unread::TooMuch) => false,
             _ => matches!(
                 self,
                 Self::InProgress
                     | Self::ReleasePending
                     | Self::PodNotCached
+                    | Self::NamespaceUnread(_)
                     | Self::Terminating
                     | Self::Learning(_)
+                    | Self::Natively(_)
                     | Self::ImagePulling { .. }
                     | Self::Reload
             ),

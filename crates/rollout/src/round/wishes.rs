@@ -2,17 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use hitless_api::ledger::CLUSTER;
 use hitless_api::names::annotations;
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, GrantOp, ObjectRef, Outcome, Transition};
 use hitless_workloads::{
-    Holder, Obstacle, OptIn, Plan, PodIntent, PodWish, REQUESTS, RequestKind, Scene, Stage, World, image, restart,
+    Holder, Obstacle, OptIn, Plan, PodIntent, PodWish, REQUESTS, Removal, RequestKind, Scene, Stage, World, image,
+    restart,
 };
 use jiff::Timestamp;
 
 use super::images::Images;
 use crate::companion;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{AgentState, Snapshot};
 
 /// What one pod needs.
 #[derive(Clone)]
@@ -29,12 +31,14 @@ pub(super) struct Wish<'a> {
     pub(super) asked_by: Option<ObjectRef>,
     /// It ends what has begun.
     pub(super) ends: bool,
+    /// The pod serves nobody and is to be deleted: no agent is asked.
+    pub(super) removal: Option<Removal>,
 }
 
 impl<'a> Wish<'a> {
     fn of(wish: PodWish, pod: &'a PodView, workload: Option<usize>) -> Self {
-        let PodWish { pod: _, intent, rank, delay_seconds, asked_by, ends } = wish;
-        Self { pod, intent, workload, rank, delay_seconds, asked_by, ends }
+        let PodWish { pod: _, intent, rank, delay_seconds, asked_by, ends, removal } = wish;
+        Self { pod, intent, workload, rank, delay_seconds, asked_by, ends, removal }
     }
 
     /// Whether it records a restart on the pod.
@@ -51,7 +55,16 @@ impl<'a> Wish<'a> {
 
     /// One that nobody has.
     pub(super) fn assumed(pod: &'a PodView, intent: PodIntent, workload: Option<usize>) -> Self {
-        Self { pod, intent: Ok(intent), workload, rank: 0, delay_seconds: 0, asked_by: None, ends: false }
+        Self {
+            pod,
+            intent: Ok(intent),
+            workload,
+            rank: 0,
+            delay_seconds: 0,
+            asked_by: None,
+            ends: false,
+            removal: None,
+        }
     }
 }
 
@@ -145,17 +158,19 @@ impl<'a> Wishes<'a> {
 
     /// One of the workload's own pods that stays, if there is one.
     pub(super) fn pod_of(&self, plan: &Plan) -> Option<&'a PodView> {
+        self.pods_of(plan).find(|pod| !pod.terminating && !pod.finished && !companion::is_companion(pod))
+    }
+
+    /// Pods of the workload, also those that are about to go.
+    pub(super) fn pods_of<'s>(&'s self, plan: &'s Plan) -> impl Iterator<Item = &'a PodView> + use<'a, 's> {
         let own = self.world.children(&plan.workload.uid).iter().map(|child| child.id.uid.as_str());
-        let mut pods = own.chain([plan.workload.uid.as_str()]).flat_map(|owner| self.world.pods(owner)).copied();
-        pods.find(|pod| !pod.terminating && !pod.finished && !companion::is_companion(pod))
+        own.chain([plan.workload.uid.as_str()]).flat_map(|owner| self.world.pods(owner)).copied()
     }
 
     /// The digests that pods of the workload have been brought to, by reference: all pods of a rollout get the same.
     fn chosen(&self, workload: usize) -> BTreeMap<String, String> {
         let plan = &self.plans[workload];
-        let own = self.world.children(&plan.workload.uid).iter().map(|child| child.id.uid.as_str());
-        let pods = own.chain([plan.workload.uid.as_str()]).flat_map(|owner| self.world.pods(owner));
-        let done = pods.filter(|pod| pod.annotations.get(annotations::REVISION) == Some(&plan.target));
+        let done = self.pods_of(plan).filter(|pod| pod.annotations.get(annotations::REVISION) == Some(&plan.target));
         let images = done.flat_map(|pod| &pod.containers).map(|container| container.image.as_str());
         images.filter_map(|image| Some((image::unpinned(image), image::digest_of(image)?.to_owned()))).collect()
     }
@@ -209,9 +224,8 @@ pub(crate) fn operations(snapshot: &Snapshot, now: Timestamp) -> Vec<(&PodView, 
 /// that may still be taken back.
 #[must_use]
 pub fn under_way(snapshot: &Snapshot) -> Vec<ObjectRef> {
-    let world = World::new(&snapshot.objects, &snapshot.pods, operating(snapshot)).after(left(snapshot));
     let moving = |plan: &Plan| matches!(plan.stage, Stage::Rolling | Stage::Finishing);
-    world.plans().into_iter().filter(moving).map(|plan| plan.workload).collect()
+    world(snapshot).plans().into_iter().filter(moving).map(|plan| plan.workload).collect()
 }
 
 /// Revision that the grant brings its pod to.
@@ -222,8 +236,13 @@ pub(super) fn target(grant: &Grant) -> Option<&str> {
 /// `images` tells which digest is meant where an operation pins it.
 pub(super) fn derive<'a>(snapshot: &'a Snapshot, images: &Images<'a>, now: Timestamp) -> Wishes<'a> {
     let pods: HashMap<&str, &PodView> = snapshot.pods.iter().map(|pod| (pod.id.uid.as_str(), &**pod)).collect();
-    let world = World::new(&snapshot.objects, &snapshot.pods, operating(snapshot)).after(left(snapshot));
-    let world = world.at(&snapshot.pods, now).refusing(snapshot.own_writes.refused.clone());
+    let refused = snapshot.own_writes.refused.iter().map(|(key, refusal)| (key.clone(), refusal.words.clone()));
+    let world = world(snapshot)
+        .at(&snapshot.pods, now)
+        .refusing(refused.collect())
+        .accepting(snapshot.own_writes.accepted())
+        .without_images(images.unfetched(), images.refusals.by_others())
+        .without_agents(agentless(snapshot));
     let plans = world.plans();
     let by_workload = plans.iter().enumerate().map(|(index, plan)| (plan.workload.uid.clone(), index)).collect();
     let granted = granted(snapshot);
@@ -290,7 +309,9 @@ fn pin(wishes: &mut Wishes<'_>, images: &Images<'_>) {
             let workload = wish.workload?;
             by_workload.entry(workload).or_insert_with(|| wishes.chosen(workload)).get(reference).cloned()
         };
-        pinned.extend(images.pinned(wish.pod, intent, &mut chosen).map(|intent| (*uid, intent)));
+        let renamed = images.renamed(wish.pod, intent);
+        let meant = renamed.as_ref().unwrap_or(intent);
+        pinned.extend(images.pinned(wish.pod, meant, &mut chosen).or(renamed.clone()).map(|intent| (*uid, intent)));
     }
     for (uid, intent) in pinned {
         if let Some(wish) = wishes.by_pod.get_mut(uid) {
@@ -299,12 +320,36 @@ fn pin(wishes: &mut Wishes<'_>, images: &Images<'_>) {
     }
 }
 
+/// Nodes on which no agent is ever going to be.
+fn agentless(snapshot: &Snapshot) -> BTreeSet<String> {
+    let never = snapshot.agents.iter().filter(|(_, state)| **state == AgentState::Never);
+    never.filter(|_| !snapshot.unknown.agents).map(|(node, _)| node.clone()).collect()
+}
+
+fn world(snapshot: &Snapshot) -> World<'_> {
+    let world = World::new(&snapshot.objects, &snapshot.pods, operating(snapshot)).selected(snapshot.selections());
+    world.after(left(snapshot)).removing(removable(snapshot))
+}
+
 /// uids of pods with an operation that is not over: a live grant, or a reservation in a ledger.
 fn operating(snapshot: &Snapshot) -> BTreeSet<String> {
     let nodes = snapshot.node_transitions.values();
     let granted = nodes.flat_map(|node| node.unfinished()).map(|grant| grant.pod.uid.clone());
     let reserved = snapshot.ledgers.values().flat_map(|ledger| ledger.spec.reservations.keys().cloned());
     granted.chain(reserved).collect()
+}
+
+/// uids of pods whose removal is reserved, and that no agent is operating.
+fn removable(snapshot: &Snapshot) -> BTreeSet<String> {
+    let granted: BTreeSet<&str> = snapshot
+        .node_transitions
+        .values()
+        .flat_map(|node| node.unfinished())
+        .map(|grant| grant.pod.uid.as_str())
+        .collect();
+    let ledgers = snapshot.ledgers.iter().filter(|(namespace, _)| *namespace != CLUSTER);
+    let reserved = ledgers.flat_map(|(_, ledger)| &ledger.spec.reservations).filter(|(_, it)| it.removal);
+    reserved.map(|(uid, _)| uid).filter(|uid| !granted.contains(uid.as_str())).cloned().collect()
 }
 
 /// uids of pods that have left service for good.

@@ -3,9 +3,23 @@
 use hitless_gate::verdict::{IMPLICIT, WORKLOAD};
 use hitless_gate::{Reason, RuleVerdict};
 
-/// Why the rule says so, in words and numbers.
+use super::companions::wants_all;
+
+/// What to do about a rule that is in the way: the smallest change that would unblock. `beside_companion`: as in
+/// [`super::PodVerdict`].
 #[must_use]
-pub fn words(rule: &RuleVerdict) -> String {
+pub fn unblock(rule: &RuleVerdict, beside_companion: bool) -> Option<String> {
+    rule.unblock().filter(|_| !(beside_companion && wants_all(rule)))
+}
+
+/// Why the rule says so, in words and numbers. `beside_companion`: as in [`super::PodVerdict`].
+#[must_use]
+pub fn words(rule: &RuleVerdict, beside_companion: bool) -> String {
+    let nobody = if beside_companion && wants_all(rule) {
+        "so one goes at a time, while a companion pod serves for it"
+    } else {
+        "so no available pod ever goes"
+    };
     match &rule.because {
         Reason::MaxUnavailable { quota, unavailable, missing, total } => {
             let whose = match &*rule.rule {
@@ -17,11 +31,11 @@ pub fn words(rule: &RuleVerdict) -> String {
             let missing = if *missing > 0 { format!(" ({missing} not created yet)") } else { String::new() };
             let text =
                 format!("at most {quota} of {total} pods may be unavailable{whose}, and {unavailable} {are}{missing}");
-            if *quota == 0 { format!("{text}; so no available pod ever goes") } else { text }
+            if *quota == 0 { format!("{text}; {nobody}") } else { text }
         }
         Reason::MinAvailable { quota, available, total } => {
             let text = format!("at least {quota} of {total} pods have to be available, and {available} are");
-            if quota >= total { format!("{text}; so no available pod ever goes") } else { text }
+            if quota >= total { format!("{text}; {nobody}") } else { text }
         }
         other => other.to_string(),
     }
@@ -34,10 +48,11 @@ mod tests {
 
     #[test]
     fn a_budget_is_a_sentence() {
-        let said = |rule: &str, because| {
+        let denied = |rule: &str, because| {
             let (rule, verdict) = (rule.into(), Decision::Denied);
-            words(&RuleVerdict { rule, verdict, because, since: None, holders: [].into() })
+            RuleVerdict { rule, verdict, because, since: None, holders: [].into() }
         };
+        let said = |rule: &str, because| words(&denied(rule, because), false);
         let max = |quota, missing| Reason::MaxUnavailable { quota, unavailable: 1, missing, total: 3 };
         assert_eq!(
             said("implicit", max(1, 0)),
@@ -49,5 +64,9 @@ mod tests {
         );
         let min = Reason::MinAvailable { quota: 2, available: 2, total: 3 };
         assert_eq!(said("r/b", min), "at least 2 of 3 pods have to be available, and 2 are");
+        let all = denied("pdb:web", Reason::MinAvailable { quota: 3, available: 3, total: 3 });
+        assert!(words(&all, false).ends_with("; so no available pod ever goes") && unblock(&all, false).is_some());
+        assert!(words(&all, true).ends_with("; so one goes at a time, while a companion pod serves for it"));
+        assert_eq!(unblock(&all, true), None, "nothing is to be done");
     }
 }

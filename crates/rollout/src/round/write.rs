@@ -4,11 +4,14 @@ mod pods;
 mod service;
 
 use hitless_api::event::EventNote;
+use hitless_api::ledger::CLUSTER;
 use hitless_api::pod_transition_rule::PodTransitionRuleStatus;
 use hitless_api::traffic_provider::TrafficProviderStatus;
 use hitless_api::{NodeTransitionSpec, TransitionLedgerSpec};
+use hitless_workloads::Request;
+use jiff::Timestamp;
 
-use crate::snapshot::{OwnWrites, Version};
+use crate::snapshot::{OwnWrites, Refusal, Version};
 
 pub use pods::{CompanionWrite, InServiceFallback, PrefetchWrite, WithoutAgent};
 pub use service::{EndedHold, ServiceWrite};
@@ -140,7 +143,7 @@ impl Write {
     }
 
     /// The API server says no, in these words.
-    pub fn refused(&self, words: &str, own: &mut OwnWrites) {
+    pub fn refused(&self, words: &str, own: &mut OwnWrites, now: Timestamp) {
         let key = match self {
             Self::Prefetch(PrefetchWrite::Create { pull, .. }) => pull.key(),
             Self::Companion(CompanionWrite::Create { key, .. }) => key.clone(),
@@ -150,7 +153,19 @@ impl Write {
         if own.refused.len() >= OwnWrites::MAX_REFUSED {
             own.refused.clear();
         }
-        own.refused.insert(key, words.chars().take(OwnWrites::LONGEST_REFUSAL).collect());
+        let before = own.refused.get(&key).filter(|known| known.counts(now)).map_or(0, |known| known.tries);
+        let words = words.chars().take(OwnWrites::LONGEST_REFUSAL).collect();
+        let image = match self {
+            Self::Prefetch(PrefetchWrite::Create { pull, .. }) => Some((pull.namespace.clone(), pull.image.clone())),
+            _ => None,
+        };
+        own.refused.insert(key, Refusal { words, tries: before.saturating_add(1), at: now, image });
+    }
+
+    /// Whether no watch tells that it has succeeded: a dry run. Whoever gets the answer decides again at once.
+    #[must_use]
+    pub fn is_dry_run(&self) -> bool {
+        matches!(self, Self::Workload(write) if matches!(write.request, Request::Try(_)))
     }
 
     /// It has succeeded: an earlier one on the same version of the object can't any more.
@@ -160,7 +175,16 @@ impl Write {
             Self::Ledger(write) => _ = own.unanswered_ledgers.remove(&write.namespace),
             Self::Prefetch(PrefetchWrite::Create { pull, .. }) => _ = own.refused.remove(&pull.key()),
             Self::Companion(CompanionWrite::Create { key, .. }) => _ = own.refused.remove(key),
-            Self::Workload(write) => _ = own.refused.remove(&write.key()),
+            Self::Workload(write) => {
+                let key = write.key();
+                own.refused.remove(&key);
+                if let (Request::Try(_), Some(accepted)) = (&write.request, &mut own.accepted) {
+                    if accepted.len() >= OwnWrites::MAX_REFUSED {
+                        accepted.clear();
+                    }
+                    accepted.insert(key);
+                }
+            }
             Self::RoleBinding(_)
             | Self::Service(_)
             | Self::Prefetch(PrefetchWrite::Delete(_))
@@ -175,6 +199,44 @@ impl Write {
     #[must_use]
     pub fn is_confirmation(&self) -> bool {
         matches!(self, Self::Workload(write) if write.is_confirmation())
+    }
+
+    /// Whether it makes a pod.
+    #[must_use]
+    pub fn makes_pod(&self) -> bool {
+        match self {
+            Self::Workload(write) => write.on.group_kind.is("", "Pod") && matches!(write.request, Request::Create(_)),
+            Self::Prefetch(PrefetchWrite::Create { .. }) | Self::Companion(CompanionWrite::Create { .. }) => true,
+            Self::Ledger(_)
+            | Self::NodeTransition(_)
+            | Self::RoleBinding(_)
+            | Self::Service(_)
+            | Self::Prefetch(PrefetchWrite::Delete(_))
+            | Self::Companion(CompanionWrite::Delete { .. })
+            | Self::InServiceFallback(_)
+            | Self::RuleStatus(_)
+            | Self::ProviderStatus(_) => false,
+        }
+    }
+
+    /// The namespace that it is for; `None`: it is for several, or for the whole cluster.
+    #[must_use]
+    pub fn namespace(&self) -> Option<&str> {
+        let namespace = match self {
+            Self::Ledger(write) => &write.namespace,
+            Self::RoleBinding(write) => &write.namespace,
+            Self::Workload(write) => &write.on.namespace,
+            Self::Service(write) => &write.namespace,
+            Self::Prefetch(PrefetchWrite::Create { pull, .. }) => &pull.namespace,
+            Self::Companion(CompanionWrite::Create { namespace, .. }) => namespace,
+            Self::Prefetch(PrefetchWrite::Delete(pod)) | Self::Companion(CompanionWrite::Delete { pod, .. }) => {
+                &pod.namespace
+            }
+            Self::InServiceFallback(write) => &write.pod.namespace,
+            Self::RuleStatus(write) => &write.namespace,
+            Self::NodeTransition(_) | Self::ProviderStatus(_) => return None,
+        };
+        Some(namespace.as_str()).filter(|namespace| *namespace != CLUSTER)
     }
 
     /// Names what is written to, the same for each attempt: `ledger/shop`, `node-transition/n1`, …

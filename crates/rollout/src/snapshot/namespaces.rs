@@ -25,12 +25,17 @@ impl Default for Namespaces {
 
 impl Namespaces {
     /// Those in which something may be decided about a pod: budgets count all pods of a namespace, and those for the whole cluster all
-    /// there are. Of the other namespaces only the pods that carry something of ours need be in the snapshot ([`is_ours`]).
+    /// there are. Of the other namespaces only the pods that carry something of ours need be in the snapshot ([`is_ours`]). `named`: see
+    /// [`Self::named`].
     #[must_use]
-    pub fn wanted(snapshot: &Snapshot) -> Self {
-        if snapshot.budgets.iter().any(|budget| budget.is_cluster_wide()) {
-            return Self::All;
-        }
+    pub fn wanted(snapshot: &Snapshot, named: &BTreeSet<String>) -> Self {
+        let is_wide = snapshot.budgets.iter().any(|budget| budget.is_cluster_wide());
+        if is_wide { Self::All } else { Self::Only(named.clone()) }
+    }
+
+    /// Those in which there is something to do, whatever is counted.
+    #[must_use]
+    pub fn named(snapshot: &Snapshot) -> BTreeSet<String> {
         let objects = snapshot.objects.iter().chain(&snapshot.left_objects);
         let objects = objects.filter(|object| object.matters()).map(|object| &object.id.namespace);
         let ledgers = snapshot.ledgers.values().map(|ledger| &ledger.namespace);
@@ -44,9 +49,8 @@ impl Namespaces {
         let pods = pods.map(|pod| &pod.id.namespace);
         let prefetches = snapshot.prefetches.iter().map(|each| &each.pod.namespace);
         let all = objects.chain(ledgers).chain(rules).chain(budgets).chain(services).chain(grants).chain(pods);
-        let Self::Only(mut wanted) = Self::default() else { return Self::All };
-        wanted.extend(all.chain(prefetches).filter(|namespace| !namespace.is_empty()).cloned());
-        Self::Only(wanted)
+        let all = all.chain(prefetches).filter(|namespace| !namespace.is_empty()).cloned();
+        all.chain([SYSTEM_NAMESPACE.to_owned()]).collect()
     }
 
     /// Leaves out workloads and their parts in other namespaces: a round takes time and memory for each object.
@@ -120,9 +124,7 @@ mod tests {
             pod("asked", &json!({"annotations": {"hitless.dev/restart": "1"}}), &none),
             pod("gated", &json!({}), &json!({"containers": [], "readinessGates": gate})),
         ];
-        let Namespaces::Only(wanted) = Namespaces::wanted(&Snapshot { pods, ..Snapshot::default() }) else {
-            panic!("no budget is for the whole cluster");
-        };
+        let wanted = Namespaces::named(&Snapshot { pods, ..Snapshot::default() });
         assert_eq!(wanted.iter().collect::<Vec<_>>(), ["asked", "gated", SYSTEM_NAMESPACE, "labelled"]);
     }
 
@@ -137,7 +139,7 @@ mod tests {
         let (plain, ours) = (json!({}), json!({"hitless.dev/update": "in-place"}));
         let objects = vec![deployment("a", "a", &plain), deployment("b", "b", &ours), deployment("b", "c", &plain)];
         let snapshot = Snapshot { objects, ..Snapshot::default() };
-        let wanted = Namespaces::wanted(&snapshot);
+        let wanted = Namespaces::Only(Namespaces::named(&snapshot));
         let left = wanted.narrow(snapshot).objects;
         assert_eq!(left.iter().map(|object| object.id.name.as_str()).collect::<Vec<_>>(), ["b", "c"]);
         assert!(wanted.contains("b") && !wanted.contains("a"));

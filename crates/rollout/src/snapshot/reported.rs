@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use hitless_api::pod::PodView;
 use hitless_api::pod_transition_rule::PodTransitionRuleStatus;
+use hitless_api::selector::Limit;
 use hitless_api::traffic_provider::TrafficPoolState;
-use hitless_gate::{Answer, Approval, Approvals, Question, Reason, selector};
+use hitless_gate::{Answer, Approval, Approvals, Question, Reason};
 use jiff::Timestamp;
 
 use super::Snapshot;
@@ -34,13 +35,18 @@ pub(super) fn pools(snapshot: &Snapshot) -> BTreeMap<PoolKey, PoolReading> {
 pub(super) fn approvals(snapshot: &Snapshot, now: Timestamp) -> Approvals {
     let mut approvals = Approvals::new();
     let asks = |rule: &super::RuleView| rule.spec.rules.iter().any(|rule| rule.webhook.is_some());
-    if !snapshot.rules.iter().any(|rule| asks(rule)) {
+    let mut asking: BTreeMap<&str, Vec<_>> = BTreeMap::new();
+    for rule in snapshot.rules.iter().filter(|rule| asks(rule)) {
+        if let (Some(selector), Some(status)) = (&rule.spec.selector, &rule.status) {
+            asking.entry(&rule.namespace).or_default().push((rule, Limit::of(selector), status));
+        }
+    }
+    if asking.is_empty() {
         return approvals;
     }
     for (pod, operation) in round::operations(snapshot, now) {
-        for rule in snapshot.rules.iter().filter(|rule| rule.namespace == pod.id.namespace) {
-            let selected = rule.spec.selector.as_ref().is_some_and(|wanted| selector::matches(wanted, &pod.labels));
-            let Some(status) = rule.status.as_ref().filter(|_| selected) else { continue };
+        let here = asking.get(pod.id.namespace.as_str()).into_iter().flatten();
+        for (rule, _, status) in here.filter(|(_, limit, _)| limit.concerns(&pod.labels)) {
             for asked in rule.spec.rules.iter().filter(|asked| asked.webhook.is_some()) {
                 let Some(answer) = answer(status, &asked.name, pod, &operation) else { continue };
                 let question = Question {

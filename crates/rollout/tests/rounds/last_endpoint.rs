@@ -22,7 +22,7 @@ fn pod(name: &str, change: impl FnOnce(&mut Value)) -> Value {
 }
 
 /// Two pods of one Service; the first one is to be restarted.
-fn snapshot(change: impl FnOnce(&mut Value, &mut Value)) -> Snapshot {
+pub(crate) fn snapshot(change: impl FnOnce(&mut Value, &mut Value)) -> Snapshot {
     let mut one = pod("one", |pod| pod["metadata"]["annotations"]["hitless.dev/restart"] = "now".into());
     let mut other = pod("other", |_| {});
     change(&mut one, &mut other);

@@ -2,11 +2,25 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
+mod agentless;
+mod blips;
+mod crowd;
 mod decorations;
+mod dependency;
+mod finalizers;
 mod inoperable;
+mod labels;
 mod last_endpoint;
+mod learning;
+mod left_out;
+mod lost;
 mod pause;
+mod refusals;
 mod refused;
+mod removals;
 mod requests;
 mod scene;
+mod siblings;
+mod start_up;
 mod stateful_set;
+mod unfit;

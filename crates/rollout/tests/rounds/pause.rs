@@ -25,7 +25,7 @@ fn owned(mut object: Value, kind: &str, name: &str) -> Value {
     object
 }
 
-fn pod(owner: (&str, &str), change: impl FnOnce(&mut Value)) -> Value {
+pub(crate) fn pod(owner: (&str, &str), change: impl FnOnce(&mut Value)) -> Value {
     let id = format!("r.io/web@sha256:{}", "1".repeat(64));
     let mut pod = owned(scene::pod(&meta("pod"), "r.io/web:v1", &id, LONG_AGO), owner.0, owner.1);
     change(&mut pod);
@@ -33,7 +33,7 @@ fn pod(owner: (&str, &str), change: impl FnOnce(&mut Value)) -> Value {
 }
 
 /// Deployment `web` in the middle of a rollout.
-fn deployment(change: impl FnOnce(&mut Value)) -> Vec<Value> {
+pub(crate) fn deployment(change: impl FnOnce(&mut Value)) -> Vec<Value> {
     let mut root = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta("web"),
         "spec": {"replicas": 1, "paused": true, "template": template("r.io/web:v2")}});
     root["metadata"]["annotations"] =

@@ -136,6 +136,44 @@ fn a_pod_is_held_where_the_other_one_leaves_for_an_operator_in_the_same_round() 
     assert!(!modes.contains(&(GrantOp::Restart, GrantMode::Leave)), "{modes:?}");
 }
 
+/// Nobody knows when an operator that died has finished: after an hour its pod says so.
+#[test]
+fn an_operation_of_others_that_lasts_too_long_is_told_with_the_label_to_remove() {
+    let operated = || {
+        pod(|pod| {
+            let mut labels = json!({lifecycle::CONTROL: "true"});
+            // In nanoseconds: 2026-01-02T22:00:00Z.
+            labels[Step::Operating.key("backup")] = json!("1767391200000000000");
+            labels[Step::OperationType.key("backup")] = json!("snapshot");
+            labels[Step::Operate.key("backup")] = json!("1");
+            pod["metadata"]["labels"] = labels;
+        })
+    };
+    let told = |granted: &str| {
+        let mut all = snapshot(&[], operated());
+        let mut node = leaving(false);
+        node.spec.grants[0].op = GrantOp::Foreign;
+        node.spec.grants[0].granted = hitless_api::MicroTime(granted.parse().unwrap());
+        all.node_transitions.insert("n1".to_owned(), Arc::new(node));
+        let round = decide(&all);
+        let text = round.events.iter().find(|note| note.reason == "OperationOverdue").map(|note| note.text.clone());
+        (text, round.wake_at)
+    };
+    let (text, _) = told("2026-01-02T22:00:00Z");
+    let text = text.unwrap();
+    for part in [
+        "pod web",
+        "since 2026-01-02T22:00:00Z",
+        "the operator of backup (snapshot)",
+        "kubectl label pod -n shop web operating.podopslifecycle.kusionstack.io/backup-",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let (text, wake_at) = told("2026-01-02T23:30:00Z");
+    assert_eq!(text, None);
+    assert!(wake_at.unwrap() <= "2026-01-03T00:30:00Z".parse().unwrap(), "{wake_at:?}");
+}
+
 #[test]
 fn a_pod_that_is_never_operated_fails_in_its_job() {
     let host = pod(|pod| pod["spec"]["hostNetwork"] = true.into());
@@ -183,4 +221,29 @@ fn beside_kusionstacks_own_manager_nothing_begins_and_no_pod_is_kept_out_of_serv
     let off = Installed { off: [hitless_workloads::Switch::CollaSet].into(), ..all };
     let restarts = decide(&snapshot(&objects, pod(own)).leaving_alone(&off, None));
     assert_eq!(grants(&restarts).unwrap().len(), 1, "CollaSets are off: its pods are like anybody's");
+}
+
+/// The node's agent has restarted the pod's container and put the pod back into service.
+fn restarted(reason: &str) -> NodeTransitionView {
+    let grant = json!({"id": "uid-web.restart", "epoch": 1, "pod": {"namespace": "shop", "name": "web", "uid": "uid-web"},
+        "op": "Restart", "mode": "Leave", "containers": {}, "before": {"web": "containerd://0"}, "drain": {}, "verify": {},
+        "granted": "2026-01-02T00:00:00.000000Z", "ttlSeconds": 60});
+    let report = json!({"id": "uid-web.restart", "granted": "2026-01-02T00:00:00.000000Z", "phase": "Returning",
+        "since": "2026-01-02T00:00:00.000000Z", "result": {"outcome": "Done", "reason": reason}});
+    transition(vec![serde_json::from_value(grant).unwrap()], &json!([report]))
+}
+
+/// Seed 1937 of the simulation: what the readiness probe asks went away just after the agent had put the pod back.
+#[test]
+fn an_operation_whose_pod_nobody_has_seen_ready_since_keeps_its_place_until_it_is() {
+    let left = |reason: &str, ready: &str| {
+        let pod = pod(|pod| pod["status"]["conditions"][0]["status"] = ready.into());
+        let mut snapshot = snapshot(&[], pod);
+        snapshot.node_transitions.insert("n1".to_owned(), Arc::new(restarted(reason)));
+        let round = decide(&snapshot);
+        (grants(&round).map(|grants| grants.len()), round.reads.len())
+    };
+    assert_eq!(left("Done", "False"), (Some(0), 0), "its agent has seen it Ready");
+    assert_eq!(left("ReadyPending", "False"), (None, 0), "nothing is known");
+    assert_eq!(left("ReadyPending", "True"), (None, 1), "the pod is asked");
 }

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use hitless_api::Grant;
 use hitless_api::pod::PodView;
-use hitless_rollout::round::{Round, WaitReason};
-use hitless_rollout::snapshot::{NodeTransitionView, Snapshot};
+use hitless_api::{Grant, TransitionBudget};
+use hitless_rollout::gate_cache::GateCache;
+use hitless_rollout::round::{Lasting, Round, WaitReason, explain};
+use hitless_rollout::snapshot::{AgentState, NodeTransitionView, Snapshot};
 use hitless_workloads::{Object, kind};
 use serde_json::{Value, json};
 
@@ -32,14 +33,14 @@ fn revision(name: &str, number: i64, created: &str, image: &str) -> Value {
     object
 }
 
-fn pod(name: &str, image: &str, revision: &str, created: &str) -> Value {
+pub(crate) fn pod(name: &str, image: &str, revision: &str, created: &str) -> Value {
     let mut object = owned(scene::pod(&meta(name, created), image, "", created));
     object["metadata"]["labels"] = json!({"app": "web", "controller-revision-hash": revision});
     object
 }
 
 /// A StatefulSet with `partition: 1` in mid-change. Its only pod was deleted meanwhile and came up at the new version.
-fn below_the_partition() -> Snapshot {
+pub(crate) fn below_the_partition() -> Snapshot {
     let (first, second, third) = ("2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z", "2026-01-02T01:00:00Z");
     let strategy = json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 1}});
     let mut set = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": meta("web", first),
@@ -51,7 +52,7 @@ fn below_the_partition() -> Snapshot {
     scene::snapshot(&objects, view(&pod("web-0", "web:v2", "new", third)), &["web:v1", "web:v2"])
 }
 
-fn granted(round: &Round) -> Vec<Grant> {
+pub(crate) fn granted(round: &Round) -> Vec<Grant> {
     scene::grants(round).unwrap_or_default()
 }
 
@@ -103,6 +104,34 @@ fn a_pod_below_the_partition_whose_way_back_fails_is_not_helped_by_another_image
     let pods = pods.collect();
     let again = decide(&snapshot.with_pods(pods));
     assert_eq!(granted(&again).last().map(|grant| grant.pod.uid.as_str()), Some("uid-another"));
+}
+
+/// An operation is under way, and then the agent of its node is away: the owner is told on his workload, not only that it goes on.
+#[test]
+fn an_operation_whose_agent_is_away_is_told_once_that_lasts() {
+    let mut snapshot = below_the_partition();
+    let grants = granted(&decide(&snapshot));
+    snapshot.node_transitions.insert("n1".to_owned(), Arc::new(transition(grants, &json!([]))));
+    let told = |since: Option<&str>| {
+        let mut snapshot = snapshot.clone();
+        let state = since.map_or(AgentState::Ready, |since| AgentState::MissingSince(since.parse().unwrap()));
+        snapshot.agents.insert("n1".to_owned(), state);
+        let round = decide(&snapshot);
+        let note = round.events.into_iter().find(|note| note.reason == "AgentNotReady");
+        note.map(|note| (note.regarding.kind.unwrap(), note.text))
+    };
+    assert_eq!(
+        (told(None), told(Some("2026-01-02T23:59:30Z"))),
+        (None, None),
+        "an agent that is updated is away for a moment"
+    );
+    let (kind, text) = told(Some("2026-01-02T23:50:00Z")).unwrap();
+    assert_eq!(kind, "StatefulSet");
+    assert!(
+        text.starts_with("pod web-0 is being operated, and does not go on: no Ready hitless-agent is on its node n1"),
+        "{text}"
+    );
+    assert!(text.contains("kubectl -n hitless-system describe pods"), "{text}");
 }
 
 /// A StatefulSet of three with `minReadySeconds: 30`, of which web-2 has the new version and is Ready since then.
@@ -167,4 +196,30 @@ fn where_the_workloads_cannot_be_read_nothing_begins_and_nothing_that_is_under_w
     let reasons: Vec<_> =
         round.verdicts.iter().filter_map(|verdict| verdict.waiting.as_ref()).map(WaitReason::reason).collect();
     assert_eq!(reasons, ["OwnerUnreadable"]);
+}
+
+/// Three pods of the old version, under a budget that is paused.
+fn closed() -> Snapshot {
+    let mut snapshot = after_the_first("2026-01-01T00:00:00Z");
+    let first = "2026-01-01T00:00:00Z";
+    let pods = ["web-0", "web-1", "web-2"].map(|name| Arc::new(view(&pod(name, "web:v1", "old", first))));
+    let budget = json!({"apiVersion": "hitless.dev/v1alpha1", "kind": "TransitionBudget",
+        "metadata": {"name": "closed", "namespace": "shop"}, "spec": {"selector": {}, "paused": true}});
+    let budget: TransitionBudget = serde_json::from_value(budget).unwrap();
+    snapshot.budgets = vec![Arc::new(budget.into())];
+    snapshot.with_pods(pods.to_vec())
+}
+
+#[test]
+fn who_waits_for_another_pods_turn_waits_for_what_that_one_does() {
+    let snapshot = closed();
+    let round = decide(&snapshot);
+    let note = round.events.iter().find(|note| note.reason == "RolloutBlocked").unwrap();
+    assert_eq!(note.text, "3 pods wait; pod web-2: budget:closed/paused: the budget is paused");
+    let known = explain(&snapshot, &mut GateCache::default(), scene::now(), |_| false).pods;
+    for name in ["web-0", "web-1", "web-2"] {
+        assert_eq!(known[&format!("uid-{name}")].lasting, Some(Lasting::ByChange), "{name}");
+    }
+    let turn = round.verdicts.iter().find(|verdict| verdict.pod.name == "web-0").unwrap();
+    assert_eq!((turn.waiting.as_ref().unwrap().reason(), turn.lasting()), ("NotItsTurn", Lasting::ByItself));
 }

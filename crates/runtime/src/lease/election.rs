@@ -31,6 +31,12 @@ pub struct Leadership {
 }
 
 impl Leadership {
+    /// A term of this process that ends at `until`, as others who write are told of it.
+    #[must_use]
+    pub const fn term(epoch: i64, until: Instant) -> Self {
+        Self { leading: true, epoch, until: Some(until) }
+    }
+
     /// Whether this process leads at `now`, even if a stalled process has not been told yet that its term has ended.
     #[must_use]
     pub fn leads(&self, now: Instant) -> bool {

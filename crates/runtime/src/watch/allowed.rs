@@ -1,19 +1,17 @@
 //! Watches of what this program may have no right to read: the right is given and taken by others while it runs.
 
-use std::fmt::Debug;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use kube::core::DeserializeGuard;
-use kube::{Api, Resource};
+use kube::Resource;
 use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::{Cache, Progress, Selection, follow, is_forbidden};
+use super::{Cache, Progress, Selection, Source, follow, is_forbidden};
 
 /// What may not be read is asked for again this often: the right may have been given.
 const AGAIN: Duration = Duration::from_secs(15);
@@ -47,16 +45,16 @@ impl Access {
 
 /// As [`super::run`], until `token` is cancelled; `access` says whether it is allowed. Its last content stays in the cache while it is not.
 pub async fn run_if_allowed<K, T>(
-    api: Api<DeserializeGuard<K>>,
+    source: impl Into<Source>,
     selection: Selection,
     cache: Cache<K, T>,
     access: Access,
     token: CancellationToken,
 ) where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
-    K::DynamicType: Clone,
+    K: Resource + DeserializeOwned,
     T: PartialEq,
 {
+    let source = source.into();
     while !token.is_cancelled() {
         let progress = |progress: Progress<'_>| match progress {
             Progress::Listed => {
@@ -69,7 +67,7 @@ pub async fn run_if_allowed<K, T>(
             }
             Progress::Failed(_) => ControlFlow::Continue(()),
         };
-        follow(api.clone(), selection.clone(), &cache, token.clone(), progress).await;
+        follow(&source, selection.clone(), &cache, token.clone(), progress).await;
         if access.is_denied() {
             // Either the token ends the pause, or it is over.
             _ = timeout(AGAIN, token.cancelled()).await;

@@ -8,9 +8,11 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kube::Resource;
+use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 
 use super::Metrics;
+use super::received::{self, Outline};
 
 /// Name of an object within its kind.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -39,6 +41,7 @@ impl<K, T> Clone for Cache<K, T> {
 struct Shared<K, T> {
     kind: &'static str,
     view: Box<dyn Fn(K) -> Option<T> + Send + Sync>,
+    outline: Option<Outline>,
     wake: Arc<Notify>,
     metrics: Metrics,
     content: Mutex<Content<T>>,
@@ -77,6 +80,17 @@ impl<K, T> Cache<K, T> {
         wake: Arc<Notify>,
         metrics: Metrics,
     ) -> Self {
+        Self::outlining(kind, view, None, wake, metrics)
+    }
+
+    /// The same of objects of which some may be too large to look after ([`hitless_api::large`]): of those `outline` says what is read.
+    pub fn outlining(
+        kind: &'static str,
+        view: impl Fn(K) -> Option<T> + Send + Sync + 'static,
+        outline: Option<Outline>,
+        wake: Arc<Notify>,
+        metrics: Metrics,
+    ) -> Self {
         let view = Box::new(view);
         let content = Content {
             synced: false,
@@ -87,7 +101,7 @@ impl<K, T> Cache<K, T> {
             loading: None,
             newest: 0,
         };
-        Self(Arc::new(Shared { kind, view, wake, metrics, content: Mutex::new(content) }))
+        Self(Arc::new(Shared { kind, view, outline, wake, metrics, content: Mutex::new(content) }))
     }
 
     /// Whether a complete list has been read, or there is nothing to read: before, a missing object means nothing.
@@ -119,6 +133,12 @@ impl<K, T> Cache<K, T> {
     #[must_use]
     pub fn values(&self) -> Vec<Arc<T>> {
         self.content(|content| content.entries.values().map(|entry| entry.value.clone()).collect())
+    }
+
+    /// Newest resourceVersion that was read; 0 if none is known.
+    #[must_use]
+    pub fn newest(&self) -> u64 {
+        self.content(|content| content.newest)
     }
 
     /// Number of objects.
@@ -225,6 +245,16 @@ impl<K, T> Cache<K, T> {
         if removed.is_some() {
             self.0.wake.notify_one();
         }
+    }
+}
+
+impl<K: DeserializeOwned, T> Cache<K, T> {
+    /// An object out of the text that the API server has sent: its outline where it is too large.
+    ///
+    /// # Errors
+    /// If it does not parse.
+    pub fn read(&self, text: &str) -> serde_json::Result<K> {
+        received::read(text, self.0.outline)
     }
 }
 

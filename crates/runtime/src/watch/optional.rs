@@ -5,14 +5,12 @@
 //! served and its objects cannot be listed (no right, a conversion that fails), the cache says so: whoever reads it goes on without them.
 
 use std::convert::Infallible;
-use std::fmt::Debug;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::ObjectMeta;
-use kube::core::DeserializeGuard;
 use kube::{Api, Client, Resource};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -20,7 +18,7 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::{Cache, Listing, Progress, Selection, follow, is_not_found};
+use super::{Cache, Listing, Progress, Selection, Source, follow, is_not_found};
 use crate::readiness::Guard;
 
 #[cfg(test)]
@@ -89,15 +87,14 @@ impl DefinitionObject {
 pub async fn run_optional<K, T>(
     client: Client,
     definition: Definition,
-    api: Api<DeserializeGuard<K>>,
+    source: impl Into<Source>,
     selection: Selection,
     cache: Cache<K, T>,
     ready: Guard,
     token: CancellationToken,
 ) -> Result<(), Infallible>
 where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
-    K::DynamicType: Clone,
+    K: Resource + DeserializeOwned,
     T: PartialEq,
 {
     let changed = Arc::new(Notify::new());
@@ -105,8 +102,10 @@ where
     let only_this = Selection::fields(format!("metadata.name={name}"), Listing::Paged(1));
     let view = move |object: DefinitionObject| Some(object.serves(&version));
     let served = Cache::new("CustomResourceDefinition", view, changed.clone(), cache.metrics().clone());
-    let definitions = follow(Api::all(client), only_this, &served, token.clone(), |_| ControlFlow::Continue(()));
-    let objects = Objects { api, selection, cache: &cache, served: &served, name: &name, changed: &changed };
+    let all = Api::<DefinitionObject>::all(client).into();
+    let definitions = follow(&all, only_this, &served, token.clone(), |_| ControlFlow::Continue(()));
+    let objects =
+        Objects { source: source.into(), selection, cache: &cache, served: &served, name: &name, changed: &changed };
     tokio::select! {
         () = definitions => {}
         () = objects.run(ready, &token) => {}
@@ -114,8 +113,8 @@ where
     Ok(())
 }
 
-struct Objects<'a, K: 'static, T> {
-    api: Api<DeserializeGuard<K>>,
+struct Objects<'a, K, T> {
+    source: Source,
     selection: Selection,
     cache: &'a Cache<K, T>,
     served: &'a Cache<DefinitionObject, bool>,
@@ -127,8 +126,7 @@ struct Objects<'a, K: 'static, T> {
 
 impl<K, T> Objects<'_, K, T>
 where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
-    K::DynamicType: Clone,
+    K: Resource + DeserializeOwned,
     T: PartialEq,
 {
     async fn run(&self, ready: Guard, token: &CancellationToken) {
@@ -172,7 +170,7 @@ where
             };
             tokio::select! {
                 () = self.until_undefined() => return,
-                () = follow(self.api.clone(), self.selection.clone(), self.cache, token.clone(), progress) => {}
+                () = follow(&self.source, self.selection.clone(), self.cache, token.clone(), progress) => {}
             }
             if token.is_cancelled() {
                 return;

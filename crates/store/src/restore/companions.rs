@@ -45,11 +45,13 @@ fn farewell(pod: &PodView, traffic: &Traffic<'_>, now: Timestamp) -> Farewell {
     }
     // Another companion is no pod that stays.
     let serving = |other: &PodView| Serving::of(other, companion::is_companion(other));
-    let is_served = traffic.selecting(pod).any(|service| service.has_address);
-    if is_served && traffic.stand_in(pod, &serving) == StandIn::None {
-        return Farewell::Wait(id, "no pod of its workload serves yet");
+    let is_served = traffic.takes_clients(pod);
+    match traffic.stand_in(pod, &serving) {
+        StandIn::ExceptFor(_) | StandIn::None if is_served => Farewell::Wait(id, "no pod of its workload serves yet"),
+        StandIn::Serves | StandIn::ExceptFor(_) | StandIn::OnOtherNodes(_) | StandIn::None => {
+            Farewell::Lower { pod: id, resource_version: pod.resource_version.clone() }
+        }
     }
-    Farewell::Lower { pod: id, resource_version: pod.resource_version.clone() }
 }
 
 #[cfg(test)]

@@ -194,7 +194,7 @@ mod tests {
         };
         let now = "2026-01-01T00:01:00Z";
         let pods = [
-            ready("back", "True", "2026-01-01T00:00:58Z"),
+            ready("back", "True", "2026-01-01T00:00:57Z"),
             ready("just", "True", "2026-01-01T00:00:59Z"),
             ready("away", "False", "2026-01-01T00:00:00Z"),
             ready("about-to-go", "True", "2026-01-01T00:00:00Z"),

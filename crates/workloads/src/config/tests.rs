@@ -13,7 +13,7 @@ fn objects(all: &[Named<'_>]) -> BTreeMap<ConfigRef, ConfigContent> {
 }
 
 fn look(template: &Value, all: &BTreeMap<ConfigRef, ConfigContent>) -> Result<Config, Missing> {
-    ConfigUse::of(template).look(|object| all.get(object))
+    ConfigUse::of(template).look(|object| all.get(object), None)
 }
 
 use ConfigKind::{ConfigMap, Secret};
@@ -40,17 +40,26 @@ fn all() -> BTreeMap<ConfigRef, ConfigContent> {
         (ConfigMap, "env", &[("LEVEL", "info")]),
         (Secret, "login", &[("password", "x"), ("other", "y")]),
         (ConfigMap, "files", &[("app.ini", "a=1")]),
+        (ConfigMap, "init", &[("X", "1")]),
         (Secret, "tls", &[("crt", "---"), ("key", "---")]),
     ])
 }
 
 #[test]
-fn all_that_containers_and_volumes_use_is_found_and_init_containers_are_left_out() {
+fn all_that_containers_and_volumes_use_is_found_and_what_init_containers_use_last() {
     let uses = ConfigUse::of(&template());
     let names: Vec<String> = uses.objects().map(ToString::to_string).collect();
     assert_eq!(
         names,
-        ["ConfigMap ca", "ConfigMap env", "ConfigMap files", "Secret extra", "Secret login", "Secret tls"]
+        [
+            "ConfigMap ca",
+            "ConfigMap env",
+            "ConfigMap files",
+            "Secret extra",
+            "Secret login",
+            "Secret tls",
+            "ConfigMap init"
+        ]
     );
     assert!(ConfigUse::of(&json!({"spec": {"containers": [{"name": "web"}]}})).is_empty());
 }
@@ -109,4 +118,30 @@ fn what_is_mounted_is_what_the_kubelet_writes() {
     assert_eq!(mounted.digest, config::digest_of(&files));
     let env = json!({"spec": {"containers": [{"name": "web", "envFrom": [{"configMapRef": {"name": "env"}}]}]}});
     assert_eq!(look(&env, &all()).unwrap().mounted, None);
+}
+
+#[test]
+fn what_init_containers_use_is_hashed_by_init_container() {
+    let mut template = template();
+    template["spec"]["initContainers"] = json!([
+        {"name": "init", "envFrom": [{"configMapRef": {"name": "init"}}]},
+        {"name": "render", "volumeMounts": [{"name": "files"}]},
+        {"name": "wait"},
+        {"name": "side", "restartPolicy": "Always", "volumeMounts": [{"name": "files"}]}]);
+    let before = look(&template, &all()).unwrap();
+    assert_eq!(before.init.keys().collect::<Vec<_>>(), ["init", "render"]);
+    let changed = |name: &str| {
+        let mut all = all();
+        let object = ConfigRef { kind: ConfigMap, name: name.to_owned() };
+        all.entry(object).or_default().insert("new".to_owned(), digest::of_bytes(b"new"));
+        let after = look(&template, &all).unwrap();
+        let recorded = InitConfig::have(&before);
+        (after.hash != before.hash, recorded.changed(&after).into_iter().collect::<Vec<_>>())
+    };
+    assert_eq!(changed("init"), (false, vec!["init".to_owned()]), "only its environment");
+    assert_eq!(changed("files"), (true, vec!["render".to_owned()]));
+    assert_eq!(changed("env"), (true, vec![]));
+    assert_eq!(changed("unrelated"), (false, vec![]));
+    let come_with_the_template = InitConfig::have(&Config { init: BTreeMap::new(), ..before.clone() });
+    assert!(come_with_the_template.changed(&before).is_empty() && !come_with_the_template.is(&before));
 }

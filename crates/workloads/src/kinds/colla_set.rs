@@ -27,9 +27,10 @@ use serde_json::{Value, json};
 
 pub use body::{CollaSet, CollaSetBody, Scope, UpgradePolicy};
 pub use claims::ClaimBody;
+pub(crate) use claims::of_claim;
 pub use context::ContextBody;
 pub(crate) use decorations::labels_of_new;
-pub(crate) use names::{PAIR_ORIGIN, TO_REPLACE, instance_id};
+pub(crate) use names::{INSTANCE_ID, PAIR_ORIGIN, TO_REPLACE, instance_id};
 pub(crate) use naming::revision as revision_name;
 pub(crate) use pairs::pairs_of;
 pub(crate) use roster::stays;

@@ -1,6 +1,7 @@
 //! DaemonSets: as many nodes at a time as the owner's strategy says.
 
 mod body;
+mod placement;
 
 use std::collections::BTreeMap;
 
@@ -9,14 +10,17 @@ use hitless_api::names::{annotations, labels};
 use serde_json::Value;
 
 pub use body::{DaemonSet, DaemonSetBody};
+pub use placement::Placement;
 
 use super::halted::{BadVersion, NO_OTHER, NOT_HALTED};
 use super::on_delete::{self, Subject, held, release};
 use super::revision::{self, CONTROLLER_REVISION};
+use super::way;
+use crate::because::Because;
 use crate::kind::{Guard, Kind, Resource, Size};
 use crate::manifest::{self, RolledOut};
 use crate::object::{self, Body, Object, OptIn, ReadError};
-use crate::plan::{Because, Plan};
+use crate::plan::Plan;
 use crate::undo::{Undo, WayBack};
 use crate::world::World;
 use crate::write::Write;
@@ -57,8 +61,8 @@ impl Kind for DaemonSets {
         Some(Size { desired: set.body.status.desired(), max_unavailable: Some(set.max_unavailable()) })
     }
 
-    fn concerns(&self, root: &Object, _: &World<'_>) -> bool {
-        root.opt_in() != OptIn::No || root.held_by_guard()
+    fn concerns(&self, root: &Object, world: &World<'_>) -> bool {
+        root.opt_in() != OptIn::No || root.held_by_guard() || on_delete::was_opted_in(root, world)
     }
 
     fn plan(&self, root: &Object, world: &World<'_>) -> Plan {
@@ -67,6 +71,11 @@ impl Kind for DaemonSets {
 
     fn release(&self, object: &Object) -> Option<Write> {
         release(object, &object.daemon_set()?.body.strategy)
+    }
+
+    fn natively(&self, root: &Object, why: &str) -> Option<Write> {
+        let set = root.daemon_set().filter(|_| root.held_by_guard())?;
+        Some(way::choose(root, &set.body.template, why))
     }
 
     fn halt(&self, root: &Object, world: &World<'_>, why: BadVersion<'_>) -> Option<Write> {
@@ -121,7 +130,7 @@ impl Kind for DaemonSets {
 }
 
 fn subject<'a>(set: DaemonSet<'a>, world: &World<'a>) -> Subject<'a> {
-    let DaemonSetBody { ref template, ref strategy, ref status } = *set.body;
+    let DaemonSetBody { ref template, ref strategy, ref status, placement: _ } = *set.body;
     let revisions = revision::by_hash(world.children(&set.object.id.uid));
     let is_current = status.observed_generation >= set.generation;
     // The newest of the template's revisions: its hash and the count of template changes are what pods are known by.
@@ -139,6 +148,7 @@ fn subject<'a>(set: DaemonSet<'a>, world: &World<'a>) -> Subject<'a> {
         object: set.object,
         resource: const { &DAEMON_SET },
         template,
+        selections: world.selections(&set.object.id.namespace),
         strategy,
         labels,
         kept_back: None,

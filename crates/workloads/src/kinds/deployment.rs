@@ -26,6 +26,7 @@ use serde_json::{Value, json};
 pub use body::{Deployment, DeploymentBody, ReplicaSet, ReplicaSetBody};
 
 use super::halted::{self, BadVersion, Halted};
+use super::way;
 use crate::kind::{self, Guard, Kind, Resource, Size};
 use crate::manifest::{self, RolledOut};
 use crate::object::{self, Body, Object, OptIn, ReadError};
@@ -102,7 +103,12 @@ impl Kind for Deployments {
     }
 
     fn concerns(&self, root: &Object, world: &World<'_>) -> bool {
-        let ours = |child: &&Object| child.replica_set().is_some_and(|set| !set.own_labels().is_empty());
+        // A ReplicaSet keeps the opt-in that its Deployment had.
+        let ours = |child: &&Object| {
+            child.replica_set().is_some_and(|set| {
+                !set.own_labels().is_empty() || (set.body.replicas > 0 && set.object.opt_in() != OptIn::No)
+            })
+        };
         root.opt_in() != OptIn::No || root.held_by_guard() || world.children(&root.id.uid).iter().any(ours)
     }
 
@@ -117,6 +123,11 @@ impl Kind for Deployments {
         let set = object.replica_set()?;
         let labels = set.own_labels();
         (!labels.is_empty()).then(|| writes::strip_labels(set, &labels))
+    }
+
+    fn natively(&self, root: &Object, why: &str) -> Option<Write> {
+        let deployment = root.deployment().filter(|deployment| deployment.held_by_guard())?;
+        Some(way::choose(root, &deployment.body.template, why))
     }
 
     fn halt(&self, root: &Object, world: &World<'_>, why: BadVersion<'_>) -> Option<Write> {
@@ -140,6 +151,9 @@ impl Kind for Deployments {
         let Some(deployment) = root.deployment() else { return Err(kind::NO_SURGE.to_owned()) };
         if !deployment.body.surges {
             return Err(kind::NO_SURGE.to_owned());
+        }
+        if let Some(large) = deployment.body.template.too_large() {
+            return Err(large.to_string());
         }
         let template = deployment.body.template.content();
         match surge::only_one(template) {

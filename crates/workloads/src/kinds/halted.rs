@@ -3,8 +3,8 @@
 use hitless_api::names::annotations;
 use serde::{Deserialize, Serialize};
 
+use crate::because::{Because, Cause};
 use crate::object::Object;
-use crate::plan::Because;
 use crate::template::{Shape, Template};
 use crate::write::Write;
 
@@ -89,8 +89,13 @@ impl Halted {
         let words: Vec<&str> =
             [&self.reason, &self.message].into_iter().map(String::as_str).filter(|each| !each.is_empty()).collect();
         let why = if words.is_empty() { String::new() } else { format!(": {}", words.join(": ")) };
-        Because { reason: "Halted", text: format!("{what} (revision {}) was judged bad{pod}{why}", self.revision) }
+        Because::of(Cause::Halted, format!("{what} (revision {}) was judged bad{pod}{why}", self.revision))
     }
+}
+
+/// Revision of the version that the mark on the object says was judged bad.
+pub(crate) fn judged_bad(object: &Object) -> Option<String> {
+    Halted::of(object).map(|halted| halted.revision)
 }
 
 /// What people are told as long as a workload is halted, and its own template is the one that was judged bad.

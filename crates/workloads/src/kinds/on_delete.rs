@@ -5,6 +5,7 @@
 //! 2. The native controller makes the new revision. Each pod gets images and revision labels in one patch.
 //! 3. When the native controller counts all pods as updated, the owner's strategy is put back in one patch. It finds nothing to do.
 
+mod let_go;
 mod strategy;
 mod way_back;
 
@@ -14,17 +15,23 @@ use hitless_api::event::{EventNote, Severity};
 use hitless_api::names::{annotations, labels};
 use hitless_api::pod::PodView;
 
-pub(super) use strategy::{held, is_on_delete, put_back, release, wanted};
+pub(crate) use strategy::is_on_delete;
+pub(super) use strategy::{held, put_back, release, wanted};
 pub(super) use way_back::way_back;
 
 use super::halted::{self, BadVersion, Halted};
 use super::revision::Revisions;
+use super::way;
+use crate::because::Because;
+use crate::diff::InPlace;
 use crate::intent::{Obstacle, PodWish, share};
 use crate::kind::Resource;
-use crate::need::{Goal, Need, Origin, need};
+use crate::labels::Selections;
+use crate::need::{Goal, Need, Origin, agentless, need, new_pods_only};
 use crate::object::{Object, OptIn};
-use crate::plan::{Because, Plan, Stage, note};
-use crate::restart_annotations::{OwnList, RestartAnnotations};
+use crate::once_per_pod;
+use crate::plan::{Plan, Stage, note};
+use crate::restart_annotations;
 use crate::template::{Shape, Template};
 use crate::world::World;
 use crate::write::Write;
@@ -34,6 +41,8 @@ pub(super) struct Subject<'a> {
     pub(super) object: &'a Object,
     pub(super) resource: &'static Resource,
     pub(super) template: &'a Template,
+    /// Who finds pods of its namespace by their labels.
+    pub(super) selections: Selections<'a>,
     pub(super) strategy: &'a serde_json::Value,
     /// Labels of a pod that is up to date; `None`: the native controller has not made that revision yet.
     pub(super) labels: Option<BTreeMap<String, String>>,
@@ -62,11 +71,17 @@ pub(super) struct KeptBack<'a> {
     pub(super) labels: BTreeMap<String, String>,
 }
 
+/// Whether one of its revisions was made while it had opted in: a ControllerRevision keeps the annotations that its workload had.
+pub(super) fn was_opted_in(root: &Object, world: &World<'_>) -> bool {
+    world.children(&root.id.uid).iter().any(|revision| revision.opt_in() != OptIn::No)
+}
+
 impl<'a> Subject<'a> {
     pub(super) fn plan(&self, world: &World<'_>) -> Plan {
         let mut plan = self.derive(world);
         plan.notes = self.notes(&plan, world);
-        plan.notes.extend(OwnList::notes(self.object, self.resource).filter(|_| plan.stage != Stage::NotOurs));
+        plan.notes
+            .extend(restart_annotations::notes(self.object, self.resource).filter(|_| plan.stage != Stage::NotOurs));
         plan
     }
 
@@ -87,6 +102,9 @@ impl<'a> Subject<'a> {
         let pause = self.object.pause();
         if let Some(because) = &self.impossible {
             return if pause.is_some() { self.collecting() } else { self.step_aside(because.clone()) };
+        }
+        if let Some(because) = way::of_template(self.object, self.template).filter(|_| held) {
+            return if pause.is_some() { self.collecting() } else { self.let_go(because, world) };
         }
         if let Some(halted) = Halted::of_template(self.object, self.template) {
             let write = self.restore(&halted);
@@ -115,20 +133,34 @@ impl<'a> Subject<'a> {
 
     /// Why the template can't be given to the pods in place, if it can't.
     fn first_native_change(&self) -> Option<Because> {
-        let restarts = RestartAnnotations::of(self.object, self.template);
+        let in_place = self.in_place();
         let target = self.template.shape();
         let behind = self.in_order.iter().filter(|pod| !self.is_at_target(pod));
         behind.filter_map(|pod| self.shape(pod)).find_map(|shape| {
             if shape.fixed == target.fixed {
-                return restarts.first_native_change(&shape.annotations, &target.annotations);
+                let because = in_place.first_native_change(shape);
+                let admission =
+                    || in_place.restarts().asks_admission(&shape.annotations, self.template, &self.in_order);
+                return because.or_else(admission);
             }
-            Some(Because::field("something else than images and restart annotations in spec.template"))
+            Some(Because::field("something else than images, labels and restart annotations in spec.template"))
         })
+    }
+
+    fn in_place(&self) -> InPlace<'_> {
+        InPlace::of(self.object, self.template, &self.selections)
     }
 
     fn drive(&self, world: &World<'_>) -> Plan {
         let mut wishes = self.wishes(world);
         share(&mut wishes);
+        // Under its owner's own OnDelete nobody else makes new pods; the others go on.
+        let agentless = || agentless(&wishes, &self.in_order, world).filter(|_| self.object.held_by_guard());
+        match new_pods_only(&wishes, &self.in_order, world).or_else(agentless) {
+            Some(_) if self.object.pause().is_some() => return self.collecting(),
+            Some(because) => return self.step_aside(because),
+            None => {}
+        }
         let behind: BTreeSet<String> = wishes.iter().map(|wish| wish.pod.uid.clone()).collect();
         let total = self.in_order.len() + self.kept_back.as_ref().map_or(0, |kept| kept.pods.len());
         let permanent = !self.object.held_by_guard();
@@ -146,7 +178,7 @@ impl<'a> Subject<'a> {
             && self.counts == Some(updated)
             && !self.pods.iter().any(|pod| world.operating.contains(&pod.id.uid) || !serves(pod));
         let write = settled.then(|| {
-            let text = format!("all {total} pods have {}, in place", self.template.label());
+            let text = format!("all {total} pods have {}, in place{}", self.template.label(), self.left_by_restart());
             self.put_back().telling(Some(self.note(Severity::Normal, "RolloutFinished", text)))
         });
         Plan { total, ..self.idle(Stage::Finishing, write) }
@@ -202,7 +234,7 @@ impl<'a> Subject<'a> {
             let revision = label.cloned().unwrap_or_default();
             return Need::Operation(Err(Obstacle::UnknownRevision { revision }));
         };
-        need(pod, goal, &Origin { recorded: Some(&shape.revision), annotations: None }, [shape])
+        need(pod, goal, &Origin::of(&shape.revision), [shape])
     }
 
     /// The native controllers go by this label.
@@ -219,7 +251,13 @@ impl<'a> Subject<'a> {
     }
 
     fn native(&self) -> Plan {
-        let behind = self.in_order.iter().filter(|pod| !self.is_at_target(pod));
+        // The native controller looks again after each change of its object, such as the end of a hold. Until it has, a pod is compared
+        // by the template that it has, or a rollout that has ended would look as if nobody had anything of it.
+        let is_current = |pod: &PodView| match &self.labels {
+            Some(_) => self.is_at_target(pod),
+            None => self.shape(pod).is_some_and(|shape| shape.revision == self.template.revision()),
+        };
+        let behind = self.in_order.iter().filter(|pod| !is_current(pod));
         let behind: BTreeSet<String> = behind.map(|pod| pod.id.uid.clone()).collect();
         let stage = if behind.is_empty() { Stage::Idle } else { Stage::Native };
         Plan { behind, total: self.in_order.len(), ..self.idle(stage, None) }
@@ -255,11 +293,10 @@ impl<'a> Subject<'a> {
 
     /// The shape of a revision that pods can be brought to in place from the present one.
     fn good(&self, revision: &str) -> Option<&'a Shape> {
-        let restarts = RestartAnnotations::of(self.object, self.template);
+        let in_place = self.in_place();
         let target = self.template.shape();
-        let possible = |shape: &Shape| {
-            shape.revision != target.revision && shape.revision == revision && restarts.allow(shape, target)
-        };
+        let possible =
+            |shape: &Shape| shape.revision != target.revision && shape.revision == revision && in_place.allows(shape);
         self.revisions.values().map(|(_, shape)| *shape).find(|shape| possible(shape))
     }
 
@@ -282,6 +319,7 @@ impl<'a> Subject<'a> {
             stage,
             writes: write.into_iter().collect(),
             target: self.template.revision().to_owned(),
+            target_label: self.labels.as_ref().and_then(|all| all.get(labels::CONTROLLER_REVISION_HASH)).cloned(),
             kept_back: self.kept_back.as_ref().map(|kept| kept.template.revision().to_owned()),
             ..Plan::nothing(self.object)
         }
@@ -291,6 +329,28 @@ impl<'a> Subject<'a> {
         note(&self.object.id, self.resource.version, severity, reason, text)
     }
 
+    /// The first change after its opt-in was taken away, perhaps in the very write that did.
+    fn opted_out(&self, world: &World<'_>) -> Option<EventNote> {
+        if self.object.deleting || self.object.held_by_guard() || is_on_delete(self.strategy) || self.labels.is_none() {
+            return None;
+        }
+        let behind = self.in_order.iter().find(|pod| !self.is_at_target(pod))?;
+        let label = behind.labels.get(labels::CONTROLLER_REVISION_HASH)?;
+        let is_its_own = |revision: &&&Object| {
+            revision.id.name == *label || revision.labels.get(labels::CONTROLLER_REVISION_HASH) == Some(label)
+        };
+        let before = world.children(&self.object.id.uid).iter().find(is_its_own)?.opt_in();
+        let (severity, text) = before.removed("its native controller")?;
+        Some(self.note(severity, "OptInRemoved", text))
+    }
+
+    /// What this rollout leaves as it was, if it is a restart: the revision before tells.
+    fn left_by_restart(&self) -> String {
+        let others = self.revisions.values().filter(|(_, shape)| shape.revision != self.template.revision());
+        let before = others.max_by_key(|(number, _)| *number).map(|(_, shape)| &shape.annotations);
+        once_per_pod::left_by_restart(self.object, before, self.template, &self.in_order)
+    }
+
     /// What people should know, for as long as it holds.
     fn notes(&self, plan: &Plan, world: &World<'_>) -> Vec<EventNote> {
         let on = self.object.id.arguments();
@@ -298,8 +358,9 @@ impl<'a> Subject<'a> {
             Stage::Rolling if !plan.permanent => {
                 let text = format!(
                     "its update strategy is OnDelete while its pods are brought to {} in place; kubectl rollout status \
-                     refuses meanwhile, use: kubectl hitless wait {on}",
-                    self.template.label()
+                     refuses meanwhile, use: kubectl hitless wait {on}{}",
+                    self.template.label(),
+                    self.left_by_restart()
                 );
                 self.note(Severity::Normal, "RolloutHeld", text)
             }
@@ -320,13 +381,9 @@ impl<'a> Subject<'a> {
                 );
                 self.note(Severity::Warning, "RolloutUnfinished", text)
             }
+            Stage::NotOurs => return self.opted_out(world).into_iter().collect(),
             // Its own write tells.
-            Stage::Halted(_)
-            | Stage::NotOurs
-            | Stage::Idle
-            | Stage::Native
-            | Stage::SteppingAside(_)
-            | Stage::Rolling => {
+            Stage::Halted(_) | Stage::Idle | Stage::Native | Stage::SteppingAside(_) | Stage::Rolling => {
                 return Vec::new();
             }
         };

@@ -13,12 +13,14 @@ mod undecorated;
 use std::collections::BTreeMap;
 
 use hitless_api::GroupKind;
+use hitless_api::event::Severity;
 use hitless_api::pod::PodView;
 use serde_json::Value;
 
 pub use body::{DecorationBody, PodDecoration};
 pub(crate) use choice::{Choice, Decorations, NewPod};
 pub(crate) use marks::{Marks, among as mark_among};
+pub(crate) use undecorated::Undecorated;
 
 use super::BadVersion;
 use super::colla_set::{self, GROUP};
@@ -26,7 +28,7 @@ use super::revision::CONTROLLER_REVISION;
 use crate::kind::{Component, Kind, Resource, Size};
 use crate::manifest::{self, RolledOut};
 use crate::object::{self, Body, Object, ReadError};
-use crate::plan::Plan;
+use crate::plan::{Plan, note};
 use crate::rights::Right;
 use crate::switch::Switch;
 use crate::world::World;
@@ -107,6 +109,10 @@ impl Kind for PodDecorations {
     }
 
     fn plan(&self, root: &Object, world: &World<'_>) -> Plan {
+        if let Some(why) = world.uncounted_decoration(&root.id.namespace, &root.id.name) {
+            let notes = vec![note(&root.id, POD_DECORATION.version, Severity::Warning, "TooMany", why)];
+            return Plan { notes, ..Plan::nothing(root) };
+        }
         let writes = root.pod_decoration().map(|decoration| plan::writes(decoration, world));
         Plan { writes: writes.unwrap_or_default(), ..Plan::nothing(root) }
     }

@@ -63,7 +63,7 @@ impl From<Raw> for RevisionBody {
         }
         let owners = items(&raw.metadata["ownerReferences"]);
         let is_kept = owners.into_iter().any(|owner| owner["kind"] == "CollaSet" || owner["kind"] == "PodDecoration");
-        let kept = is_kept.then(|| Arc::new(template.clone()));
+        let kept = (is_kept && template.is_object()).then(|| Arc::new(template.clone()));
         let claims = match claims {
             Value::Array(claims) if is_kept => claims,
             _ => Vec::new(),

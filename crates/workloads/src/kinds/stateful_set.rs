@@ -12,11 +12,13 @@ pub use body::{StatefulSet, StatefulSetBody};
 use super::halted::{BadVersion, NO_OTHER, NOT_HALTED};
 use super::on_delete::{self, KeptBack, Subject, held, release};
 use super::revision::{self, CONTROLLER_REVISION};
+use super::way;
+use crate::because::Because;
+use crate::diff::InPlace;
 use crate::kind::{Guard, Kind, Resource, Size};
 use crate::manifest::{self, RolledOut};
 use crate::object::{self, Body, Object, OptIn, ReadError};
-use crate::plan::{Because, Plan};
-use crate::restart_annotations::RestartAnnotations;
+use crate::plan::Plan;
 use crate::template::Template;
 use crate::undo::{Undo, WayBack};
 use crate::world::World;
@@ -59,8 +61,8 @@ impl Kind for StatefulSets {
         Some(Size { desired: u32::try_from(set.body.replicas).ok()?, max_unavailable })
     }
 
-    fn concerns(&self, root: &Object, _: &World<'_>) -> bool {
-        root.opt_in() != OptIn::No || root.held_by_guard()
+    fn concerns(&self, root: &Object, world: &World<'_>) -> bool {
+        root.opt_in() != OptIn::No || root.held_by_guard() || on_delete::was_opted_in(root, world)
     }
 
     fn plan(&self, root: &Object, world: &World<'_>) -> Plan {
@@ -69,6 +71,11 @@ impl Kind for StatefulSets {
 
     fn release(&self, object: &Object) -> Option<Write> {
         release(object, &object.stateful_set()?.body.strategy)
+    }
+
+    fn natively(&self, root: &Object, why: &str) -> Option<Write> {
+        let set = root.stateful_set().filter(|_| root.held_by_guard())?;
+        Some(way::choose(root, &set.body.template, why))
     }
 
     fn halt(&self, root: &Object, world: &World<'_>, why: BadVersion<'_>) -> Option<Write> {
@@ -140,9 +147,10 @@ fn subject<'a>(set: StatefulSet<'a>, world: &World<'a>) -> Subject<'a> {
         object: set.object,
         resource: const { &STATEFUL_SET },
         template,
+        selections: world.selections(&set.object.id.namespace),
         strategy,
         labels: target.map(|name| revision::label(&name)),
-        kept_back: kept_back(set, children, &below),
+        kept_back: kept_back(set, children, &below, world),
         revisions: revision::by_name(children),
         desired: usize::try_from(replicas).unwrap_or_default(),
         pods,
@@ -156,7 +164,12 @@ fn subject<'a>(set: StatefulSet<'a>, world: &World<'a>) -> Subject<'a> {
 /// Pods below the partition that came up at another revision than the current one, because the StatefulSet controller knows no
 /// partition while the strategy is `OnDelete`. A pod that is older than the revision it has was brought to it when the partition
 /// was lower: it stays.
-fn kept_back<'a>(set: StatefulSet<'a>, children: &[&'a Object], below: &[(i32, &'a PodView)]) -> Option<KeptBack<'a>> {
+fn kept_back<'a>(
+    set: StatefulSet<'a>,
+    children: &[&'a Object],
+    below: &[(i32, &'a PodView)],
+    world: &World<'a>,
+) -> Option<KeptBack<'a>> {
     if below.is_empty() {
         return None;
     }
@@ -164,10 +177,12 @@ fn kept_back<'a>(set: StatefulSet<'a>, children: &[&'a Object], below: &[(i32, &
     let revisions = || children.iter().filter_map(|object| object.controller_revision());
     let current = revisions().find(|each| each.object.id.name == name)?;
     let template = &set.body.template;
-    let restarts = RestartAnnotations::of(set.object, template);
-    if !restarts.allow(&current.body.shape, template.shape()) {
+    let selections = world.selections(&set.object.id.namespace);
+    if !InPlace::of(set.object, template, &selections).allows(&current.body.shape) {
         return None;
     }
+    let template = Template::new(template.reshaped(&current.body.shape));
+    let back = InPlace::of(set.object, &template, &selections);
     let is_newer = |pod: &PodView| {
         let label = pod.labels.get(labels::CONTROLLER_REVISION_HASH);
         let of_pod = revisions().find(|each| Some(&each.object.id.name) == label);
@@ -176,13 +191,10 @@ fn kept_back<'a>(set: StatefulSet<'a>, children: &[&'a Object], below: &[(i32, &
             let is_later = each.body.number > current.body.number || each.object.created > current.object.created;
             is_later
                 && each.object.id.name != name
-                && restarts.allow(&each.body.shape, &current.body.shape)
+                && back.allows(&each.body.shape)
                 && each.object.created.zip(pod.created).is_some_and(|(revision, pod)| pod >= revision)
         })
     };
-    Some(KeptBack {
-        pods: below.iter().map(|(_, pod)| *pod).filter(|pod| is_newer(pod)).collect(),
-        template: Template::new(template.reshaped(&current.body.shape)),
-        labels: revision::label(name),
-    })
+    let pods = below.iter().map(|(_, pod)| *pod).filter(|pod| is_newer(pod)).collect();
+    Some(KeptBack { pods, template, labels: revision::label(name) })
 }

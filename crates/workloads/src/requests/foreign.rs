@@ -3,15 +3,20 @@
 use std::collections::BTreeMap;
 
 use hitless_api::lifecycle::{self, Step};
+use hitless_api::names;
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, GrantOp};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::intent::{Operation, PodIntent, PodWish};
 use crate::kind::Component;
 use crate::request::{RequestKind, Scene};
 use crate::rights::Right;
 use crate::switch::Switch;
+
+/// How long an operation of others counts in budgets of the whole cluster for pods of other namespaces. Then its operator is taken to be
+/// dead, or to take what belongs to all. The pod stays as it is, and counts in everything of its own namespace.
+pub const LONGEST: SignedDuration = SignedDuration::from_hours(1);
 
 /// The kind of request: label `operating.podopslifecycle.kusionstack.io/<id>`.
 pub struct Foreign;
@@ -50,7 +55,10 @@ pub fn is_wished(pod: &PodView) -> bool {
     let labels = &pod.labels;
     let has_type = |id: &str| labels.contains_key(&Step::OperationType.key(id));
     let undone = |id: &str| labels.contains_key(&Step::UndoOperationType.key(id));
-    pod.lifecycle.is_some() && lifecycle::at(labels, Step::Operating).any(|id| has_type(id) && !undone(id))
+    let is_system = names::is_system(&pod.id.namespace);
+    !is_system
+        && pod.lifecycle.is_some()
+        && lifecycle::at(labels, Step::Operating).any(|id| has_type(id) && !undone(id))
 }
 
 /// Who operates the pod, since when, and what to do if nobody does any more; `None`: nobody does.

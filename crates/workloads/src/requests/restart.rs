@@ -122,10 +122,13 @@ impl RestartWish {
 /// The image change that restarts the container.
 ///
 /// # Errors
-/// [`Obstacle::DigestUnknown`].
+/// [`Obstacle::DigestUnknown`], or [`Obstacle::NotStarted`] of one whose image nobody knows yet.
 pub(crate) fn alias(container: &ContainerView, token: &str) -> Result<ImageChange, Obstacle> {
-    let to =
-        image::alias(container, token).ok_or_else(|| Obstacle::DigestUnknown { container: container.name.clone() })?;
+    let none = || match container.name.clone() {
+        name if image::has_no_other_name(container) => Obstacle::DigestUnknown { container: name },
+        name => Obstacle::NotStarted { container: name },
+    };
+    let to = image::alias(container, token).ok_or_else(none)?;
     Ok(ImageChange { from: container.image.clone(), to })
 }
 
@@ -189,9 +192,14 @@ mod tests {
         assert_eq!(error.reason(), "UnknownContainer");
         let mut imported = pod(&json!({"hitless.dev/restart": "a"}));
         for container in &mut imported.containers {
-            container.status = None;
+            container.status.as_mut().unwrap().image_id = "sha256:1".into();
         }
         let error = wish(&imported).unwrap().intent(&imported, None).unwrap_err();
         assert_eq!(error.reason(), "DigestUnknown");
+        for container in &mut imported.containers {
+            container.status = None;
+        }
+        let error = wish(&imported).unwrap().intent(&imported, None).unwrap_err();
+        assert_eq!((error.reason(), error.is_for_ever()), ("NotStarted", false));
     }
 }

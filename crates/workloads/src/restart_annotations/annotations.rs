@@ -27,6 +27,16 @@ impl Annotations {
         &self.digest
     }
 
+    /// About how many bytes of memory they take.
+    pub(crate) fn memory(&self) -> usize {
+        self.values.iter().map(|(key, value)| key.len() + value.len() + 2 * size_of::<String>()).sum()
+    }
+
+    /// Of this key.
+    pub(crate) fn value(&self, key: &str) -> Option<&str> {
+        self.values.get(key).map(String::as_str)
+    }
+
     /// As a field of a template; `None` where there are none, because absent and empty are the same.
     pub(crate) fn to_field(&self) -> Option<Value> {
         (!self.values.is_empty()).then(|| json!(self.values))

@@ -64,7 +64,7 @@ impl OwnList {
     }
 
     /// What the workload's owner is told of it, for as long as it holds.
-    pub(crate) fn notes(workload: &Object, resource: &Resource) -> impl Iterator<Item = EventNote> {
+    pub(super) fn notes(workload: &Object, resource: &Resource) -> impl Iterator<Item = EventNote> {
         let broken = Self::of(workload).broken.into_iter();
         broken.map(move |broken| {
             let text = format!("{broken}; its other entries count");

@@ -4,7 +4,9 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::diff::InPlace;
 use crate::kind;
+use crate::labels::Selections;
 
 fn workload(own: Option<&str>) -> Object {
     let mut object = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}});
@@ -28,7 +30,6 @@ fn change(own: Option<&str>, key: &str, spec: &Value) -> Option<String> {
         .map(|(from, to)| {
             let (from, to) = (all[from].shape(), all[to].shape());
             let because = restarts.first_native_change(&from.annotations, &to.annotations);
-            assert_eq!(restarts.allow(from, to), because.is_none());
             because.map(|because| because.text)
         })
         .collect();
@@ -132,22 +133,64 @@ fn annotations() -> impl Strategy<Value = BTreeMap<String, String>> {
 proptest! {
     #[test]
     fn a_template_is_put_back_exactly_and_only_where_all_of_it_can_be(
-        before in annotations(), after in annotations(), images in ("[a-b]", "[a-b]"),
+        before in annotations(), after in annotations(), images in ("[a-b]", "[a-b]"), charts in ("[1-2]?", "[1-2]?"),
     ) {
-        let of = |annotations: &BTreeMap<String, String>, image: &str| {
-            let spec = json!({"containers": [{"name": "web", "image": image}]});
-            if annotations.is_empty() {
-                return Template::new(json!({"metadata": {"labels": {"app": "web"}}, "spec": spec}));
+        let of = |annotations: &BTreeMap<String, String>, image: &str, chart: &str| {
+            let mut value = json!({"metadata": {}, "spec": {"containers": [{"name": "web", "image": image}]}});
+            if !annotations.is_empty() {
+                value["metadata"]["annotations"] = json!(annotations);
             }
-            template(&json!(annotations), &spec)
+            if !chart.is_empty() {
+                value["metadata"]["labels"] = json!({"helm.sh/chart": chart});
+            }
+            Template::new(value)
         };
-        let (from, to) = (of(&before, &images.0), of(&after, &images.1));
+        let (from, to) = (of(&before, &images.0, &charts.0), of(&after, &images.1, &charts.1));
         prop_assert_eq!(&from.shape().fixed, &to.shape().fixed);
         let back = Template::new(to.reshaped(from.shape()));
         prop_assert_eq!(back.shape(), from.shape());
         prop_assert_eq!(back.content(), from.content());
-        let allowed = RestartAnnotations::of(&workload(None), &to).allow(from.shape(), to.shape());
+        let allowed = InPlace::of(&workload(None), &to, &Selections::default()).allows(from.shape());
         prop_assert_eq!(allowed, before.get("foreign") == after.get("foreign"));
         prop_assert_eq!(from.shape().annotations.digest() == to.shape().annotations.digest(), before == after);
     }
+}
+
+#[test]
+fn what_its_owner_wants_restarts_to_be_decides() {
+    use crate::because::Cause::{Field, InitContainer, NewPodsWished, VolumeMountedOnce};
+    let spec = json!({"volumes": [{"name": "keys", "csi": {}}], "containers": [{"name": "web"}],
+        "initContainers": [{"name": "render", "envFrom": [{"secretRef": {"name": "db"}}]}]});
+    let wished = |wish: Option<&str>, key: &str| {
+        let mut workload = workload(None);
+        workload.annotations.extend(wish.map(|wish| ("hitless.dev/restarts".to_owned(), wish.to_owned())));
+        let [from, to] = [json!({}), json!({key: "2"})].map(|all| template(&all, &spec));
+        let because = RestartAnnotations::of(&workload, &to)
+            .first_native_change(&from.shape().annotations, &to.shape().annotations);
+        because.map(|because| because.cause)
+    };
+    let (restart, sum, reload) = ("kubectl.kubernetes.io/restartedAt", "checksum/a", "hitless.dev/config");
+    for wish in [None, Some("auto"), Some("pod")] {
+        let all = [restart, sum, reload].map(|key| wished(wish, key));
+        assert_eq!(all, [Some(VolumeMountedOnce), Some(InitContainer), None], "{wish:?}");
+    }
+    assert_eq!([restart, sum, reload].map(|key| wished(Some("containers"), key)), [None; 3]);
+    assert_eq!([restart, sum, reload].map(|key| wished(Some("pods"), key)), [Some(NewPodsWished); 3]);
+    for wish in [None, Some("containers"), Some("pods")] {
+        assert_eq!(wished(wish, "hitless.dev/new-pods"), Some(NewPodsWished));
+        assert_eq!(wished(wish, "example.com/a"), Some(Field));
+    }
+}
+
+#[test]
+fn a_wish_for_restarts_that_means_nothing_is_told() {
+    let said = |value: &str| {
+        let mut workload = workload(None);
+        workload.annotations.insert("hitless.dev/restarts".to_owned(), value.to_owned());
+        notes(&workload, &crate::kinds::deployment::DEPLOYMENT).map(|note| (note.reason, note.text)).collect::<Vec<_>>()
+    };
+    assert_eq!(said("pods"), []);
+    let [(reason, text)] = said("Pods").try_into().unwrap();
+    assert_eq!(reason, "RestartsInvalid");
+    assert!(text.contains(r#"is "Pods", which means nothing"#), "{text}");
 }

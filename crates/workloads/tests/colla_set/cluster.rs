@@ -18,6 +18,8 @@ pub(crate) struct Cluster {
     version: u64,
     /// uids of pods that have left service for good.
     pub(crate) left: BTreeSet<String>,
+    /// uids of pods whose removal is reserved.
+    pub(crate) removable: BTreeSet<String>,
     /// Others delete pods as well.
     pub(crate) others_delete: bool,
     /// Writes that are refused, by verb: admission, quota.
@@ -31,6 +33,12 @@ pub(crate) struct Seen {
     pods: BTreeMap<(String, String), Value>,
     /// uids of pods with unfinished operations.
     pub(crate) operating: BTreeSet<String>,
+    /// What the API server has said no to, by the write's key.
+    refused: BTreeMap<String, String>,
+    /// Dry runs that were accepted; `None`: nobody makes any.
+    accepted: Option<BTreeSet<String>>,
+    /// uids of pods whose removal is reserved.
+    pub(crate) removable: BTreeSet<String>,
 }
 
 fn is_pod(key: &(String, String)) -> bool {
@@ -85,6 +93,20 @@ impl Cluster {
         let known = self.objects.get_mut(&("CollaSet".to_owned(), "web".to_owned())).unwrap();
         known["metadata"]["deletionTimestamp"] = json!(NOW);
         known["metadata"]["resourceVersion"] = json!(version);
+    }
+
+    /// The same in the foreground: the garbage collector deletes all that it owns before anybody else has done anything.
+    pub(crate) fn delete_set_in_foreground(&mut self) {
+        let set = self.objects.get_mut(&("CollaSet".to_owned(), "web".to_owned())).unwrap();
+        set["metadata"]["finalizers"].as_array_mut().unwrap().push(json!("foregroundDeletion"));
+        self.delete_set();
+        let is_own = |object: &Value| {
+            let owners = object["metadata"]["ownerReferences"].as_array();
+            owners.is_some_and(|owners| owners.iter().any(|owner| owner["uid"] == "set-uid"))
+        };
+        self.objects.retain(|_, object| !is_own(object));
+        let set = self.objects.get_mut(&("CollaSet".to_owned(), "web".to_owned())).unwrap();
+        set["metadata"]["finalizers"].as_array_mut().unwrap().retain(|each| each != "foregroundDeletion");
     }
 
     pub(crate) fn has_set(&self) -> bool {
@@ -201,6 +223,10 @@ impl Cluster {
             self.version += 1;
             let version = self.version.to_string();
             let Some(pod) = self.objects.get_mut(&("Pod".to_owned(), wish.pod.name.clone())) else { continue };
+            if wish.removal.is_some() {
+                self.removable.insert(wish.pod.uid.clone());
+                continue;
+            }
             if intent.operation.op == hitless_api::GrantOp::Drain {
                 self.left.insert(wish.pod.uid.clone());
                 continue;
@@ -229,7 +255,7 @@ impl Cluster {
         let known = self.objects.get(&key).cloned();
         let version = self.version.to_string();
         let Ok(stored) = carry_out(write, known.as_ref(), &version, NOW) else { return false };
-        if matches!(write.request, Request::Absent { .. }) {
+        if matches!(write.request, Request::Absent { .. } | Request::Try(_)) {
             return true;
         }
         if write.verb == "delete-pod" {
@@ -271,7 +297,7 @@ impl Cluster {
 impl Seen {
     /// As the cluster is now.
     pub(crate) fn of(cluster: &Cluster) -> Self {
-        let mut seen = Self::default();
+        let mut seen = Self { removable: cluster.removable.clone(), ..Self::default() };
         seen.follow_objects(cluster);
         seen.follow_pods(cluster);
         seen
@@ -285,9 +311,19 @@ impl Seen {
         self.pods = cluster.objects.iter().filter(|(key, _)| is_pod(key)).map(clone).collect();
     }
 
-    /// The plan for the CollaSet, with the writes of the PodDecorations' plans at its end.
+    /// The plan for the CollaSet, with the writes and notes of the PodDecorations' plans at its end.
     pub(crate) fn plan(&self, left: &BTreeSet<String>) -> Plan {
         self.plan_at(left, NOW)
+    }
+
+    /// The same where the API server has said no to these writes.
+    pub(crate) fn plan_refusing(&self, refused: &BTreeMap<String, String>) -> Plan {
+        Self { refused: refused.clone(), ..self.clone() }.plan(&BTreeSet::new())
+    }
+
+    /// The same for somebody who asks the API server beforehand, and these dry runs were accepted.
+    pub(crate) fn asking(self, accepted: &[String]) -> Self {
+        Self { accepted: Some(accepted.iter().cloned().collect()), ..self }
     }
 
     /// The same at another time.
@@ -302,11 +338,16 @@ impl Seen {
         let view = |pod: &Value| Arc::new(PodView::from(&serde_json::from_value::<Pod>(pod.clone()).unwrap()));
         let pods: Vec<Arc<PodView>> = self.pods.values().map(view).collect();
         let world =
-            World::new(&objects, &pods, self.operating.clone()).after(left.clone()).at(&pods, now.parse().unwrap());
+            World::new(&objects, &pods, self.operating.clone()).after(left.clone()).removing(self.removable.clone());
+        let world = world.at(&pods, now.parse().unwrap());
+        let world = world.refusing(self.refused.clone()).accepting(self.accepted.clone());
         let is_set = |plan: &Plan| plan.workload.group_kind.kind == "CollaSet";
         let (sets, decorations): (Vec<Plan>, Vec<Plan>) = world.plans().into_iter().partition(is_set);
         let mut plan = sets.into_iter().find(|plan| plan.workload.name == name).unwrap();
-        plan.writes.extend(decorations.into_iter().flat_map(|other| other.writes));
+        for other in decorations {
+            plan.writes.extend(other.writes);
+            plan.notes.extend(other.notes);
+        }
         plan
     }
 }

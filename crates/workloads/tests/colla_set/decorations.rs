@@ -1,5 +1,6 @@
 //! PodDecorations: what pods get, when it changes, and when it goes.
 
+mod crowd;
 mod partition;
 mod refusals;
 mod replacement;

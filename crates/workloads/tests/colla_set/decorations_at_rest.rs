@@ -21,7 +21,7 @@ fn next(cluster: &Cluster) -> Plan {
 
 fn refusal(cluster: &Cluster) -> (&'static str, String) {
     let Stage::Refused(because) = next(cluster).stage else { panic!("{:?}", next(cluster).stage) };
-    (because.reason, because.text)
+    (because.cause.name(), because.text)
 }
 
 /// How many pods have the sidecar.

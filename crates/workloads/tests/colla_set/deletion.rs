@@ -79,6 +79,50 @@ fn kept_claims_have_no_owner_when_it_goes_and_the_next_collaset_takes_them_on() 
 }
 
 #[test]
+fn kept_claims_outlive_a_deletion_in_the_foreground() {
+    let policy =
+        |kept: &str| json!({"persistentVolumeClaimRetentionPolicy": {"whenDeleted": kept, "whenScaled": "Delete"}});
+    let spec = |kept: &str| json!({"volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": {}}], "scaleStrategy": policy(kept)});
+    let mut cluster = running(2, &spec("Retain"));
+    let claims: Vec<String> = cluster.names("PersistentVolumeClaim").into_iter().map(ToOwned::to_owned).collect();
+    assert_eq!(claims.len(), 2);
+    cluster.delete_set_in_foreground();
+    go_on(&mut cluster, true, "2026-11-23T00:00:01Z");
+    assert!(!cluster.has_set() && cluster.pods().is_empty());
+    assert_eq!(cluster.names("PersistentVolumeClaim"), claims);
+    // Who changes their mind is heard at once, both ways.
+    for (first, then, left) in [("Retain", "Delete", 0), ("Delete", "Retain", 2)] {
+        let mut cluster = running(2, &spec(first));
+        cluster.change(|set| set["scaleStrategy"] = policy(then));
+        crate::cluster::settle(&mut cluster, true);
+        cluster.delete_set_in_foreground();
+        assert_eq!(cluster.names("PersistentVolumeClaim").len(), left, "{first} {then}");
+    }
+}
+
+#[test]
+fn what_a_deletion_takes_with_it_is_said_and_can_be_kept_as_long_as_pods_leave() {
+    let spec = json!({"volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": {}}]});
+    let mut cluster = running(2, &spec);
+    let claims: Vec<String> = cluster.names("PersistentVolumeClaim").into_iter().map(ToOwned::to_owned).collect();
+    cluster.delete_set();
+    let plan = next(&cluster);
+    let said = plan.notes.iter().find(|note| note.reason == "ClaimsWillBeDeleted").unwrap();
+    assert!(
+        claims.iter().all(|claim| said.text.contains(claim)) && said.text.contains("whenDeleted: Retain"),
+        "{said:?}"
+    );
+    cluster.change(|set| {
+        set["scaleStrategy"] = json!({"persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain"}});
+    });
+    go_on(&mut cluster, true, "2026-11-23T00:00:01Z");
+    assert!(!cluster.has_set());
+    let is_owned = |claim: &serde_json::Value| !claim["metadata"]["ownerReferences"].is_null();
+    let all: Vec<_> = cluster.objects.iter().filter(|((kind, _), _)| kind == "PersistentVolumeClaim").collect();
+    assert!(all.len() == 2 && all.iter().all(|(_, claim)| !is_owned(claim)));
+}
+
+#[test]
 fn pods_stay_where_their_owner_wants_them_orphaned_and_an_uninstall_frees_the_object() {
     let mut cluster = running(1, &json!({}));
     let key = ("CollaSet".to_owned(), "web".to_owned());

@@ -13,6 +13,8 @@ mod deletion;
 #[cfg(test)]
 mod orders;
 #[cfg(test)]
+mod removals;
+#[cfg(test)]
 mod replace;
 #[cfg(test)]
 mod reports;

@@ -1,9 +1,9 @@
 //! What happens in order.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hitless_api::GrantOp;
-use hitless_workloads::{Plan, Stage};
+use hitless_workloads::{Plan, Request, Stage};
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, Seen, carry_out_plan, settle};
@@ -75,6 +75,60 @@ fn a_template_that_is_refused_is_refused_once_a_round_and_mended_by_the_next() {
     cluster.refused.clear();
     settle(&mut cluster, true);
     assert_eq!(cluster.images(), ["web:v2"; 5], "no pod is made from what was refused");
+}
+
+#[test]
+fn while_a_new_pod_is_not_accepted_no_other_one_leaves_to_be_made_anew() {
+    let mut cluster = running(3, &json!({}));
+    cluster.change(|spec| spec["template"]["spec"]["hostPID"] = json!(true));
+    settle(&mut cluster, false);
+    assert_eq!(operations(&next(&cluster)), [GrantOp::Drain, GrantOp::Drain, GrantOp::Drain]);
+    // One has left and is not made anew.
+    let gone = cluster.pod_names()[0].to_owned();
+    cluster.refused.insert("create-pod");
+    cluster.delete_pod(&gone);
+    settle(&mut cluster, false);
+    let write = next(&cluster).writes.into_iter().find(|write| write.verb == "create-pod").unwrap();
+    let words = "an administrator labels namespace shop hitless.dev/node-access=allowed";
+    let plan = Seen::of(&cluster).plan_refusing(&[(write.key(), words.to_owned())].into());
+    assert_eq!(operations(&plan), []);
+    assert!(plan.writes.iter().any(|write| write.verb == "create-pod"), "it is tried again");
+    assert!(matches!(&plan.stage, Stage::Refused(because) if because.text.contains(words)), "{:?}", plan.stage);
+    // It is accepted, and the others follow.
+    cluster.refused.clear();
+    settle(&mut cluster, true);
+    assert!(cluster.pods().iter().all(|pod| pod["spec"]["hostPID"] == true));
+}
+
+#[test]
+fn before_the_first_pod_leaves_the_api_server_is_asked_whether_it_accepts_the_one_in_its_place() {
+    let mut cluster = running(3, &json!({}));
+    cluster.change(|spec| spec["template"]["spec"]["hostPID"] = json!(true));
+    settle(&mut cluster, false);
+    let plan_of = |accepted: &[String], refused: BTreeMap<String, String>| {
+        Seen::of(&cluster).asking(accepted).plan_refusing(&refused)
+    };
+    let tried = |plan: &Plan| plan.writes.iter().find(|write| write.verb == "try-pod").cloned();
+    let asks = plan_of(&[], BTreeMap::new());
+    assert_eq!((operations(&asks), &asks.stage), (vec![], &Stage::Rolling));
+    let attempt = tried(&asks).unwrap();
+    let Request::Try(pod) = &attempt.request else { panic!("{attempt:?}") };
+    assert_eq!(pod["spec"]["hostPID"], true);
+    assert_eq!(pod["metadata"]["labels"]["controller-revision-hash"], attempt.on.name.as_str());
+
+    let words = "an administrator labels namespace shop hitless.dev/node-access=allowed";
+    let refused = plan_of(&[], [(attempt.key(), words.to_owned())].into());
+    assert_eq!(operations(&refused), []);
+    assert!(matches!(&refused.stage, Stage::Refused(because) if because.text.contains(words)), "{:?}", refused.stage);
+    assert!(tried(&refused).is_some(), "it is asked again");
+
+    let accepted = plan_of(&[attempt.key()], BTreeMap::new());
+    assert_eq!(operations(&accepted), [GrantOp::Drain, GrantOp::Drain, GrantOp::Drain]);
+    assert!(tried(&accepted).is_none());
+    // One that is there was accepted, whoever leads now.
+    settle(&mut cluster, true);
+    cluster.change(|spec| spec["replicas"] = json!(4));
+    assert!(tried(&Seen::of(&cluster).asking(&[]).plan(&BTreeSet::new())).is_none());
 }
 
 #[test]
@@ -226,24 +280,6 @@ fn no_revision_goes_while_a_pod_of_the_new_one_is_being_operated() {
     settle(&mut cluster, true);
     let revisions = cluster.objects.keys().filter(|(kind, _)| kind == "ControllerRevision").count();
     assert_eq!(revisions, 1, "once it is over");
-}
-
-/// A new leader may see the condition before the grant that it was written for.
-#[test]
-fn a_pod_that_leaves_for_a_grant_that_is_not_seen_yet_is_not_deleted() {
-    let mut cluster = running(1, &json!({}));
-    cluster.change(|spec| spec["replicas"] = json!(0));
-    let name = cluster.pod_names()[0].to_owned();
-    let mut deletes = |reason: &str| {
-        let conditions = json!([
-            {"type": "ContainersReady", "status": "True"}, {"type": "Ready", "status": "False", "reason": "ReadinessGatesNotReady"},
-            {"type": "hitless.dev/InService", "status": "False", "reason": reason, "message": "grant"}]);
-        cluster.objects.get_mut(&("Pod".to_owned(), name.clone())).unwrap()["status"]["conditions"] = conditions;
-        let plan = Seen::of(&cluster).plan(&BTreeSet::new());
-        plan.writes.iter().any(|write| write.verb == "delete-pod")
-    };
-    assert!(!deletes("Leaving"), "clients may be connected to it");
-    assert!(deletes("Drained"), "nobody is");
 }
 
 /// One can follow, the other one can't: what is under way ends.

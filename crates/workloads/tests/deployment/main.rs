@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod halts;
 #[cfg(test)]
+mod labels;
+#[cfg(test)]
 mod pauses;
 #[cfg(test)]
 mod property;

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use hitless_workloads::{Stage, Write};
 use proptest::prelude::*;
 
-use crate::world::{MARK, World, image};
+use crate::world::{CHART, MARK, World, image};
 
 #[derive(Clone, Debug)]
 enum Action {
@@ -18,6 +18,8 @@ enum Action {
     DeploymentController,
     ReplicaSetController,
     SetImage(u8),
+    /// A label of the template; 0: it goes.
+    SetChart(u8),
     /// A change that a running pod can't take.
     SetEnv(u8),
     Scale(u32),
@@ -32,6 +34,7 @@ fn action() -> impl Strategy<Value = Action> {
         4 => Just(Action::DeploymentController),
         4 => Just(Action::ReplicaSetController),
         3 => (1..4_u8).prop_map(Action::SetImage),
+        2 => (0..3_u8).prop_map(Action::SetChart),
         1 => (1..3_u8).prop_map(Action::SetEnv),
         2 => prop_oneof![Just(0_u32), 1..5_u32].prop_map(Action::Scale),
         1 => (0..4_usize).prop_map(Action::DeletePod),
@@ -64,6 +67,11 @@ fn run(actions: &[Action]) -> World {
                 native |= world.deployment["spec"]["replicas"] == 0;
                 world.set_image(*version);
             }
+            Action::SetChart(chart) => {
+                // One that goes before its version has reached all pods goes natively.
+                native |= world.deployment["spec"]["replicas"] == 0 || *chart == 0;
+                world.set_chart(*chart);
+            }
             Action::SetEnv(value) => {
                 native = true;
                 world.user(|deployment| {
@@ -82,10 +90,16 @@ fn run(actions: &[Action]) -> World {
             if world.rollout_status_is_done() {
                 let target = world.deployment["spec"]["template"]["spec"]["containers"][0]["image"].as_str().unwrap();
                 assert!(world.images().iter().all(|image| image == target), "rollout status is done too early");
+                assert!(world.charts().iter().all(|chart| *chart == chart_of(&world)), "a label is not there yet");
             }
         }
     }
     world
+}
+
+/// As the template has it.
+fn chart_of(world: &World) -> String {
+    world.deployment["spec"]["template"]["metadata"]["labels"][CHART].as_str().unwrap_or_default().to_owned()
 }
 
 fn assert_at_rest(world: &World) {
@@ -95,6 +109,7 @@ fn assert_at_rest(world: &World) {
     assert!(world.deployment["metadata"]["annotations"].get(MARK).is_none());
     assert_eq!(world.pods.len() as u64, replicas);
     assert!(world.images().iter().all(|image| *image == target), "{:?} but wanted {target}", world.images());
+    assert!(world.charts().iter().all(|chart| *chart == chart_of(world)), "{:?}", world.charts());
     assert!(world.rollout_status_is_done());
     let new = world.new_set().unwrap();
     assert_eq!(new["spec"]["replicas"], replicas, "the pods are of another ReplicaSet");

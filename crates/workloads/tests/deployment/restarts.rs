@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use hitless_api::GrantOp;
-use hitless_workloads::{Pause, Stage};
+use hitless_workloads::{Cause, Pause, Stage};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -242,5 +242,137 @@ proptest! {
         world.settle();
         assert_all_run_the_template(&world);
         prop_assert_eq!(uids(&world), before);
+    }
+}
+
+/// With an init container that renders ConfigMap `conf` into a volume of the others.
+fn rendering(update: &str) -> World {
+    let mut world = World::new("in-place", 2);
+    world.user(|deployment| {
+        let spec = &mut deployment["spec"]["template"]["spec"];
+        spec["volumes"] = json!([{"name": "in", "configMap": {"name": "conf"}}, {"name": "out", "emptyDir": {}}]);
+        spec["initContainers"] = json!([{"name": "render", "image": "render:v1",
+            "volumeMounts": [{"name": "in", "mountPath": "/in"}, {"name": "out", "mountPath": "/out"}]}]);
+        spec["containers"][0]["volumeMounts"] = json!([{"name": "out", "mountPath": "/out"}]);
+    });
+    world.settle();
+    world.deployment["metadata"]["annotations"]["hitless.dev/update"] = json!(update);
+    world
+}
+
+#[test]
+fn a_checksum_of_what_an_init_container_renders_needs_new_pods() {
+    for (update, key) in [("in-place", "checksum/config"), ("in-place", "reloader.stakater.com/last-reloaded-from")] {
+        let mut world = rendering(update);
+        let before = uids(&world);
+        annotate(&mut world, &json!({key: "2"}));
+        let Stage::SteppingAside(because) = world.plan(&BTreeSet::new()).stage else { panic!("{key} goes in place") };
+        assert_eq!(because.cause, Cause::InitContainer);
+        let end = "init container render mounts ConfigMap conf, and runs only when a pod is started";
+        assert!(because.text.ends_with(end), "{}", because.text);
+        world.settle();
+        assert!(uids(&world).is_disjoint(&before), "all pods are new");
+    }
+    let mut only = rendering("in-place-only");
+    annotate(&mut only, &checksum(2));
+    let plan = only.plan(&BTreeSet::new());
+    assert!(matches!(plan.stage, Stage::Refused(because) if because.cause == Cause::InitContainer));
+    assert_eq!(plan.writes, []);
+}
+
+#[test]
+fn images_beside_an_init_container_go_in_place_and_a_plain_restart_says_what_it_left() {
+    let mut world = rendering("in-place");
+    let before = uids(&world);
+    world.set_image(2);
+    assert_eq!(told_until_idle(&mut world).last().unwrap().split_once(", in place").unwrap().1, "", "no restart");
+    annotate(&mut world, &json!({"kubectl.kubernetes.io/restartedAt": "t1"}));
+    let told = told_until_idle(&mut world);
+    assert!(
+        told.last().unwrap().ends_with(
+            ", in place, but init container render is not run again; new pods: kubectl hitless restart --new-pods -n shop deployment/web"
+        ),
+        "{told:?}"
+    );
+    assert_eq!(uids(&world), before);
+}
+
+#[test]
+fn a_reload_for_an_init_container_is_native_and_the_next_one_in_place() {
+    let mut world = rendering("in-place");
+    world.deployment["metadata"]["annotations"]["hitless.dev/init-config"] =
+        json!(r#"{"containers":{"render":"1"},"newPods":{"config":"aa","for":["render"]}}"#);
+    annotate(&mut world, &json!({"hitless.dev/config": "aa"}));
+    let Stage::SteppingAside(because) = world.plan(&BTreeSet::new()).stage else { panic!("it goes in place") };
+    assert!(because.text.contains("init container render uses"), "{}", because.text);
+    world.settle();
+    annotate(&mut world, &json!({"hitless.dev/config": "bb"}));
+    prepare(&mut world);
+}
+
+#[test]
+fn a_restart_beside_a_volume_that_is_mounted_once_is_native_and_an_image_goes_in_place() {
+    let mut world = World::new("in-place", 2);
+    world.user(|deployment| {
+        deployment["spec"]["template"]["spec"]["volumes"] = json!([{"name": "keys", "csi": {"driver": "x"}}]);
+    });
+    world.settle();
+    let before = uids(&world);
+    world.set_image(2);
+    world.settle();
+    assert_eq!(uids(&world), before);
+    let mut only = world.clone();
+    let restart = json!({"kubectl.kubernetes.io/restartedAt": "t1"});
+    annotate(&mut world, &restart);
+    world.settle();
+    assert!(uids(&world).is_disjoint(&before));
+    only.deployment["metadata"]["annotations"]["hitless.dev/update"] = json!("in-place-only");
+    annotate(&mut only, &restart);
+    let Stage::Refused(because) = only.plan(&BTreeSet::new()).stage else { panic!("it is not refused") };
+    assert!(because.cause == Cause::VolumeMountedOnce && because.text.contains("volume keys"), "{}", because.text);
+}
+
+#[test]
+fn a_restart_of_pods_with_an_injected_container_is_native_where_that_is_allowed_and_an_image_goes_in_place() {
+    let injected = || {
+        let mut world = World::new("in-place", 2);
+        for pod in world.pods.values_mut() {
+            let containers = pod["spec"]["containers"].as_array_mut().unwrap();
+            containers.push(json!({"name": "proxy", "image": "proxy:v1"}));
+        }
+        world
+    };
+    let restart = json!({"kubectl.kubernetes.io/restartedAt": "t1"});
+    let mut image = injected();
+    let before = uids(&image);
+    image.set_image(2);
+    image.settle();
+    assert_eq!(uids(&image), before);
+    let mut world = injected();
+    annotate(&mut world, &restart);
+    let Stage::SteppingAside(because) = world.plan(&BTreeSet::new()).stage else { panic!("it goes in place") };
+    assert_eq!(because.cause, Cause::InjectionChanged);
+    assert!(because.text.contains("container proxy is left as it is"), "{}", because.text);
+    for (name, value) in [("hitless.dev/restarts", "containers"), ("hitless.dev/update", "in-place-only")] {
+        let mut world = injected();
+        let before = uids(&world);
+        world.deployment["metadata"]["annotations"][name] = json!(value);
+        annotate(&mut world, &restart);
+        let told = told_until_idle(&mut world);
+        assert!(told.last().unwrap().contains(", but container proxy is left as it is; "), "{told:?}");
+        assert_eq!(uids(&world), before, "{name}");
+    }
+}
+
+/// What its Events say on the way.
+fn told_until_idle(world: &mut World) -> Vec<String> {
+    let mut told = Vec::new();
+    loop {
+        let next = world.plan(&BTreeSet::new()).writes.into_iter().next();
+        told.extend(next.and_then(|write| write.tells).map(|note| note.text));
+        let acted = [world.step(), world.deployment_controller(), world.replica_set_controller()];
+        if acted == [false; 3] {
+            return told;
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use hitless_api::GrantOp;
-use hitless_workloads::{Because, Stage};
+use hitless_workloads::{Because, Cause, Stage};
 use serde_json::json;
 
 use crate::world::{MARK, World, image};
@@ -134,6 +134,95 @@ fn a_change_that_a_pod_cannot_take_goes_native_or_is_refused() {
     assert_eq!((plan.stage, plan.writes), (Stage::Refused(Because::field(&field)), vec![]));
 }
 
+/// An image that was loaded into the nodes has no other name, so a restart in place would wait for ever.
+#[test]
+fn a_restart_of_an_image_that_was_loaded_into_the_nodes_goes_native_or_is_refused() {
+    let restart = |update: &str, id: &str| {
+        let mut world = World::new(update, 2);
+        for pod in world.pods.values_mut() {
+            pod["status"]["containerStatuses"][0]["imageID"] = json!(id);
+        }
+        world.user(|deployment| {
+            let restarted = json!({"kubectl.kubernetes.io/restartedAt": "t1"});
+            deployment["spec"]["template"]["metadata"]["annotations"] = restarted;
+        });
+        world
+    };
+    let made_up = format!("docker.io/library/import-2026-11-26@sha256:{}", "1".repeat(64));
+    for id in ["sha256:1234", made_up.as_str()] {
+        let mut native = restart("in-place", id);
+        let plan = native.plan(&BTreeSet::new());
+        let Stage::SteppingAside(because) = &plan.stage else { panic!("{:?}", plan.stage) };
+        assert_eq!(because.cause, Cause::DigestUnknown);
+        let told = plan.writes[0].tells.as_ref().unwrap();
+        assert!(told.reason == "NativeRollout" && told.text.contains("loaded into the node"), "{told:?}");
+        native.settle();
+        assert_eq!(native.deployment["spec"]["paused"], false);
+
+        let mut only = restart("in-place-only", id);
+        assert!(
+            matches!(only.plan(&BTreeSet::new()).stage, Stage::Refused(because) if because.cause == Cause::DigestUnknown)
+        );
+        assert!(!only.step(), "nothing is written");
+    }
+    // Nothing is known yet of what has not been started.
+    let starting = restart("in-place", "");
+    assert!(!matches!(starting.plan(&BTreeSet::new()).stage, Stage::SteppingAside(_)));
+}
+
+/// A webhook gives new pods images of a mirror: a pod that was made from the template is up to date, whatever its images are called.
+#[test]
+fn images_that_admission_has_rewritten_are_those_of_the_template() {
+    let mirror = "mirror.test/echo:v1";
+    let mut world = World::new("in-place", 2);
+    for pod in world.pods.values_mut() {
+        pod["spec"]["containers"][0]["image"] = json!(mirror);
+        pod["status"]["containerStatuses"][0]["imageID"] = json!("mirror.test/echo@sha256:1234");
+    }
+    let plan = world.plan(&BTreeSet::new());
+    assert_eq!((plan.stage, plan.behind.len()), (Stage::Idle, 0));
+    world.user(|deployment| {
+        let restarted = json!({"kubectl.kubernetes.io/restartedAt": "t1"});
+        deployment["spec"]["template"]["metadata"]["annotations"] = restarted;
+    });
+    let _ = (world.step(), world.step());
+    let wishes = world.plan(&BTreeSet::new()).wishes;
+    let changes: Vec<_> =
+        wishes.iter().map(|wish| &wish.intent.as_ref().unwrap().operation.containers["echo"].to).collect();
+    assert_eq!(changes, [&format!("{mirror}@sha256:1234"); 2], "the same image is started again");
+    world.set_image(2);
+    let _ = (world.step(), world.step());
+    let wishes = world.plan(&BTreeSet::new()).wishes;
+    assert_eq!(wishes[0].intent.as_ref().unwrap().operation.containers["echo"].to, image(2));
+}
+
+#[test]
+fn a_version_that_goes_natively_in_the_middle_is_put_back_and_let_go_and_the_next_one_is_decided_about_anew() {
+    let mut world = World::new("in-place", 1);
+    world.set_image(2);
+    for _ in 0..2 {
+        let _ = world.step();
+    }
+    let write = world.natively("it is the only pod").unwrap();
+    assert!(world.apply(&write));
+    let Stage::SteppingAside(because) = world.plan(&BTreeSet::new()).stage else { panic!("it goes on in place") };
+    assert_eq!((because.cause, because.text.as_str()), (Cause::LossExpected, "it is the only pod"));
+    let verbs = verbs_until_idle(&mut world);
+    assert_eq!((verbs.first(), verbs.last()), (Some(&"set-exact"), Some(&"unpause")), "{verbs:?}");
+    assert!(!verbs.contains(&"operate") && !verbs.contains(&"set-mixed"), "{verbs:?}");
+    assert_eq!(world.images(), BTreeSet::from([image(2)]));
+    assert!(world.deployment["metadata"]["annotations"].get("hitless.dev/way").is_none());
+    world.set_image(3);
+    assert!(verbs_until_idle(&mut world).contains(&"operate"));
+
+    let mut only = World::new("in-place", 1);
+    only.set_image(2);
+    let write = only.natively("it is the only pod").unwrap();
+    assert!(only.apply(&write));
+    only.deployment["metadata"]["annotations"]["hitless.dev/update"] = json!("in-place-only");
+    assert!(verbs_until_idle(&mut only).contains(&"operate"), "its owner does not allow it any more");
+}
+
 #[test]
 fn opting_out_in_the_middle_takes_everything_off() {
     let mut world = World::new("in-place", 3);
@@ -227,7 +316,7 @@ fn a_deleted_live_replica_set_ends_in_a_native_rollout_not_in_nothing() {
     let _ = world.replica_set_controller();
     assert!(world.pods.is_empty());
     let Stage::SteppingAside(because) = world.plan(&BTreeSet::new()).stage else { panic!("it goes on in place") };
-    assert_eq!(because.reason, "NoReplicaSet");
+    assert_eq!(because.cause, Cause::NoReplicaSet);
     world.settle();
     assert_eq!((world.pods.len(), world.images()), (2, BTreeSet::from([image(2)])));
 }
@@ -259,12 +348,49 @@ fn an_empty_native_replica_set_with_the_target_template_is_removed_before_the_pa
 }
 
 #[test]
+fn in_place_only_holds_over_a_native_rollout_that_is_stuck_and_says_the_way_out() {
+    let mut world = World::new("in-place", 3);
+    world.deployment["metadata"]["annotations"].as_object_mut().unwrap().remove("hitless.dev/update");
+    world.set_image(9);
+    // The new ReplicaSet is made and has pods, and nothing has been taken from the old one.
+    assert!(world.deployment_controller() && world.replica_set_controller());
+    assert_eq!(world.sets_with_pods(), 2);
+    let before = world.pods.clone();
+    world.deployment["metadata"]["annotations"]["hitless.dev/update"] = json!("in-place-only");
+    world.set_image(2);
+    let plan = world.plan(&BTreeSet::new());
+    let Stage::Refused(because) = &plan.stage else { panic!("{:?}", plan.stage) };
+    assert_eq!((because.cause, plan.writes), (Cause::NativeRollout, vec![]));
+    assert!(because.text.contains(" has 3 pods ("), "{}", because.text);
+    let way_out = "kubectl scale -n shop replicaset/NAME --replicas=0";
+    assert!(plan.notes[0].text.contains(way_out), "{}", plan.notes[0].text);
+    assert_eq!(world.pods.keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>());
+    world.deployment["metadata"]["annotations"]["hitless.dev/update"] = json!("in-place");
+    assert!(matches!(world.plan(&BTreeSet::new()).stage, Stage::SteppingAside(_)));
+}
+
+#[test]
+fn a_change_that_takes_the_opt_in_away_is_told_until_its_pods_are_new() {
+    let mut world = World::new("in-place", 2);
+    let live = world.sets.values_mut().next().unwrap();
+    live["metadata"]["annotations"]["hitless.dev/update"] = json!("in-place-only");
+    world.deployment["metadata"]["annotations"].as_object_mut().unwrap().remove("hitless.dev/update");
+    assert!(world.plan(&BTreeSet::new()).notes.is_empty(), "nothing has changed");
+    world.set_image(2);
+    let notes = world.plan(&BTreeSet::new()).notes;
+    assert_eq!(notes[0].reason, "OptInRemoved");
+    assert!(notes[0].text.contains("hitless.dev/update=in-place-only no more"), "{}", notes[0].text);
+    world.settle();
+    assert!(world.plan(&BTreeSet::new()).notes.is_empty());
+}
+
+#[test]
 fn neither_the_clusters_own_programs_nor_pods_on_their_nodes_network_are_updated_in_place() {
     let mut world = World::new("in-place", 2);
     world.deployment["metadata"]["namespace"] = json!("kube-system");
     world.set_image(2);
     assert!(
-        matches!(&world.plan(&BTreeSet::new()).stage, Stage::SteppingAside(because) if because.reason == "SystemNamespace")
+        matches!(&world.plan(&BTreeSet::new()).stage, Stage::SteppingAside(because) if because.cause == Cause::SystemNamespace)
     );
     let mut world = World::new("in-place", 2);
     world.deployment["spec"]["template"]["spec"]["hostNetwork"] = json!(true);
@@ -274,6 +400,6 @@ fn neither_the_clusters_own_programs_nor_pods_on_their_nodes_network_are_updated
     assert_eq!(world.plan(&BTreeSet::new()).stage, Stage::Idle);
     world.set_image(2);
     assert!(
-        matches!(&world.plan(&BTreeSet::new()).stage, Stage::SteppingAside(because) if because.reason == "HostNetwork")
+        matches!(&world.plan(&BTreeSet::new()).stage, Stage::SteppingAside(because) if because.cause == Cause::HostNetwork)
     );
 }

@@ -17,6 +17,8 @@ const DEPLOYMENT: &str = include_str!("fixtures/deployment.json");
 const REPLICA_SET: &str = include_str!("fixtures/replicaset.json");
 const POD: &str = include_str!("fixtures/pod.json");
 pub(crate) const MARK: &str = "hitless.dev/rollout";
+/// A label that says nothing but which release of a chart made the pod.
+pub(crate) const CHART: &str = "helm.sh/chart";
 /// What the pod's containers were started from, see [`runs`]; nobody but these tests reads it.
 pub(crate) const RUNS: &str = "test/runs";
 
@@ -79,6 +81,11 @@ impl World {
     pub(crate) fn halt(&self) -> Option<Write> {
         let why = BadVersion { pod: "echo-1", reason: "ErrImagePull", message: "not found" };
         self.with(&BTreeSet::new(), |kind, deployment, world| kind.halt(deployment, world, why))
+    }
+
+    /// What is written so that the version that is wished now goes natively.
+    pub(crate) fn natively(&self, why: &str) -> Option<Write> {
+        self.with(&BTreeSet::new(), |kind, deployment, _| kind.natively(deployment, why))
     }
 
     /// What its owner writes to have it tried again.
@@ -151,6 +158,23 @@ impl World {
         });
     }
 
+    /// Label `helm.sh/chart` of the template; 0: it has none.
+    pub(crate) fn set_chart(&mut self, chart: u8) {
+        self.user(|deployment| {
+            let labels = deployment["spec"]["template"]["metadata"]["labels"].as_object_mut().unwrap();
+            match chart {
+                0 => _ = labels.remove(CHART),
+                _ => _ = labels.insert(CHART.to_owned(), json!(chart.to_string())),
+            }
+        });
+    }
+
+    /// The values of that label that pods have.
+    pub(crate) fn charts(&self) -> BTreeSet<String> {
+        let chart = |pod: &Value| pod["metadata"]["labels"][CHART].as_str().unwrap_or_default().to_owned();
+        self.pods.values().map(chart).collect()
+    }
+
     /// The scale subresource: no policy in its way.
     pub(crate) fn scale(&mut self, replicas: u32) {
         let before = self.deployment["spec"].clone();
@@ -202,7 +226,21 @@ impl World {
             }
             next["metadata"]["annotations"][name] = json!(change.to);
         }
+        for (name, change) in &intent.operation.labels {
+            if next["metadata"]["labels"][name].as_str() != change.from.as_deref() {
+                return false;
+            }
+            let labels = next["metadata"]["labels"].as_object_mut().unwrap();
+            match &change.to {
+                Some(value) => _ = labels.insert(name.clone(), json!(value)),
+                None => _ = labels.remove(name),
+            }
+        }
         next["metadata"]["resourceVersion"] = json!(version);
+        if intent.operation.containers.is_empty() {
+            *pod = next;
+            return true;
+        }
         let runs = runs(&self.deployment["spec"]["template"]);
         assert_ne!(next["metadata"]["annotations"][RUNS], runs, "it runs that already");
         next["metadata"]["annotations"][RUNS] = runs;

@@ -1,6 +1,6 @@
 //! Restarts: what changes of annotations in the template lead to.
 
-use hitless_workloads::{Stage, Template};
+use hitless_workloads::{Cause, Stage, Template};
 use hitless_world::carry_out;
 use serde_json::{Value, json};
 
@@ -40,6 +40,18 @@ fn changes_of_restart_annotations_are_restarts_in_order() {
         assert_eq!((scene.due(), scene.write()), (vec![], "put-strategy-back"));
         assert!(scene.pods.iter().all(|pod| pod["spec"]["containers"][0]["image"] == "web:v1@sha256:1"));
     }
+}
+
+#[test]
+fn a_restart_of_an_image_that_was_loaded_into_the_nodes_is_left_to_the_native_controller() {
+    let mut scene = restart(&json!({}), &json!({"checksum/config": "a"}));
+    for pod in &mut scene.pods {
+        pod["status"]["containerStatuses"][0]["imageID"] = json!("sha256:1");
+    }
+    let Stage::SteppingAside(because) = scene.plan().stage else { panic!("it goes in place") };
+    assert_eq!(because.cause, Cause::DigestUnknown);
+    scene.workload["metadata"]["annotations"]["hitless.dev/update"] = json!("in-place-only");
+    assert!(matches!(scene.plan().stage, Stage::Refused(_)));
 }
 
 #[test]
@@ -100,4 +112,44 @@ fn a_wrong_entry_among_the_own_restart_annotations_is_told_to_the_owner() {
     let note = notes.iter().find(|note| note.reason == "RestartAnnotationsInvalid").unwrap();
     assert!(note.text.contains("the entry \"*\" of hitless.dev/restart-annotations"), "{}", note.text);
     assert_eq!(scene.due(), ["web-2"]);
+}
+
+#[test]
+fn a_checksum_of_what_an_init_container_reads_needs_new_pods_and_a_plain_restart_says_what_it_left() {
+    let init = json!([{"name": "render", "envFrom": [{"secretRef": {"name": "db"}}]}]);
+    let with_init = |key: &str| {
+        let mut scene = restart(&json!({}), &json!({key: "2"}));
+        scene.workload["spec"]["template"]["spec"]["initContainers"] = init.clone();
+        for revision in &mut scene.revisions {
+            revision["data"]["spec"]["template"]["spec"]["initContainers"] = init.clone();
+        }
+        scene
+    };
+    let mut scene = with_init("checksum/config");
+    let Stage::SteppingAside(because) = scene.plan().stage else { panic!("it goes in place") };
+    assert!(because.text.contains("init container render reads Secret db"), "{}", because.text);
+    scene.workload["metadata"]["annotations"]["hitless.dev/update"] = json!("in-place-only");
+    assert!(matches!(scene.plan().stage, Stage::Refused(_)));
+
+    let mut scene = with_init("rollme");
+    let held = scene.plan().notes.remove(0);
+    assert!(held.text.contains("but init container render is not run again"), "{}", held.text);
+    for name in ["web-2", "web-1", "web-0"] {
+        scene.operate(name);
+    }
+    let told = scene.plan().writes.remove(0).tells.unwrap().text;
+    assert!(told.ends_with("new pods: kubectl hitless restart --new-pods -n shop statefulset/web"), "{told}");
+}
+
+#[test]
+fn a_restart_of_pods_with_an_injected_container_is_native_where_that_is_allowed() {
+    let mut scene = restart(&json!({}), &json!({"rollme": "2"}));
+    for pod in &mut scene.pods {
+        pod["spec"]["containers"].as_array_mut().unwrap().push(json!({"name": "proxy", "image": "proxy:v1"}));
+    }
+    assert!(matches!(scene.plan().stage, Stage::SteppingAside(because) if because.cause == Cause::InjectionChanged));
+    scene.workload["metadata"]["annotations"]["hitless.dev/update"] = json!("in-place-only");
+    assert_eq!(scene.due(), ["web-2"]);
+    let held = scene.plan().notes.remove(0);
+    assert!(held.text.contains("but container proxy is left as it is; only pods that are made anew"), "{}", held.text);
 }

@@ -16,6 +16,8 @@ pub(crate) struct Scene {
     pub(crate) revisions: Vec<Value>,
     pub(crate) pods: Vec<Value>,
     pub(crate) operating: BTreeSet<String>,
+    /// uids of pods whose removal is reserved.
+    pub(crate) removable: BTreeSet<String>,
 }
 pub(crate) const BAD: BadVersion<'_> = BadVersion { pod: "web-2", reason: "CrashLoopBackOff", message: "" };
 
@@ -64,6 +66,7 @@ impl Scene {
             revisions: vec![revision(kind, "old", 1, &old), revision(kind, "new", 2, &new)],
             pods: names.iter().map(|name| pod(kind, name, "old", "web:v1")).collect(),
             operating: BTreeSet::new(),
+            removable: BTreeSet::new(),
         }
     }
 
@@ -89,7 +92,7 @@ impl Scene {
         let all = std::iter::once(&self.workload).chain(&self.revisions);
         let objects: Vec<Arc<Object>> = all.map(|each| Arc::new(kind::read(each.clone()).unwrap().unwrap())).collect();
         let pods: Vec<Arc<PodView>> = self.pods.iter().map(view).collect();
-        let world = World::new(&objects, &pods, self.operating.clone());
+        let world = World::new(&objects, &pods, self.operating.clone()).removing(self.removable.clone());
         look(&world, &objects[0])
     }
 

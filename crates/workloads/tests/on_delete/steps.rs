@@ -1,6 +1,6 @@
 //! Images, step by step: order, partition, strategy, bad versions, and what is left to the native controller.
 
-use hitless_workloads::{Obstacle, Stage, Template, kind};
+use hitless_workloads::{Cause, Obstacle, Removal, Stage, Template, kind};
 use hitless_world::carry_out;
 use serde_json::{Value, json};
 
@@ -120,6 +120,13 @@ fn the_strategy_is_put_back_only_when_the_native_controller_counts_every_pod() {
     assert_eq!(scene.plan().writes, [], "an operation has not ended");
     scene.operating.clear();
     assert_eq!(scene.write(), "put-strategy-back");
+    // The native controller has not looked at what was put back.
+    scene.workload["metadata"]["generation"] = json!(9);
+    let plan = scene.plan();
+    assert_eq!((plan.stage, plan.behind.len(), plan.total), (Stage::Idle, 0, 3), "nobody counts backwards");
+    scene.workload["spec"]["template"] = template("web:v3");
+    let plan = scene.plan();
+    assert_eq!((plan.stage, plan.behind.len()), (Stage::Native, 3), "a change that nobody holds");
 }
 
 #[test]
@@ -209,7 +216,7 @@ fn pods_on_their_nodes_network_are_refused_by_name() {
     let mut scene = Scene::new("DaemonSet", &["web-a"], &json!({"type": "RollingUpdate"}));
     scene.workload["spec"]["template"]["spec"]["hostNetwork"] = json!(true);
     let scene = scene.held();
-    assert!(matches!(scene.plan().stage, Stage::SteppingAside(because) if because.reason == "HostNetwork"));
+    assert!(matches!(scene.plan().stage, Stage::SteppingAside(because) if because.cause == Cause::HostNetwork));
 }
 
 #[test]
@@ -217,7 +224,7 @@ fn what_belongs_to_the_cluster_is_refused_by_name() {
     let mut scene = Scene::stateful_set(&json!({"type": "RollingUpdate"}));
     scene.workload["metadata"]["namespace"] = json!("kube-system");
     let scene = scene.held();
-    assert!(matches!(scene.plan().stage, Stage::SteppingAside(because) if because.reason == "SystemNamespace"));
+    assert!(matches!(scene.plan().stage, Stage::SteppingAside(because) if because.cause == Cause::SystemNamespace));
 }
 
 #[test]
@@ -225,4 +232,61 @@ fn a_kind_of_the_same_name_in_another_group_is_none_of_ours() {
     let mut scene = Scene::stateful_set(&json!({"type": "RollingUpdate"}));
     scene.workload["apiVersion"] = json!("apps.kruise.io/v1beta1");
     assert!(kind::read(scene.workload).is_none());
+}
+
+#[test]
+fn a_change_that_takes_the_opt_in_away_is_told_until_its_pods_are_new() {
+    for kind in ["StatefulSet", "DaemonSet"] {
+        let mut scene = Scene::new(kind, &["web-0", "web-1"], &json!({"type": "RollingUpdate"}));
+        scene.workload["metadata"]["annotations"].as_object_mut().unwrap().remove("hitless.dev/update");
+        assert!(scene.plan().notes.is_empty(), "it had not opted in");
+        scene.revisions[0]["metadata"]["annotations"] = json!({"hitless.dev/update": "in-place"});
+        let note = scene.plan().notes.remove(0);
+        assert_eq!(note.reason, "OptInRemoved");
+        for pod in &mut scene.pods {
+            pod["metadata"]["labels"]["controller-revision-hash"] = json!("new");
+        }
+        assert!(scene.plan().notes.is_empty(), "{kind}");
+    }
+}
+
+/// A pod that has crashed with both versions, and is as the way back has left it.
+fn dead(scene: &mut Scene, name: &str) {
+    let pod = scene.pods.iter_mut().find(|pod| pod["metadata"]["name"] == name).unwrap();
+    pod["status"] = json!({"conditions": [{"type": "Ready", "status": "False"}], "containerStatuses": [
+        {"name": "web", "image": "web:v1", "imageID": "", "ready": false, "restartCount": 3, "containerID": "c://1",
+            "state": {"waiting": {"reason": "CrashLoopBackOff"}}}]});
+}
+
+#[test]
+fn a_version_that_goes_natively_first_makes_those_pods_anew_for_which_the_stateful_set_controller_waits() {
+    let mut scene = Scene::stateful_set(&json!({"type": "RollingUpdate"}));
+    dead(&mut scene, "web-2");
+    let mark = scene.with(|_, root| scene.kind().natively(root, "pod web-2 does not start")).unwrap();
+    scene.workload = carry_out(&mark, Some(&scene.workload), "2", "").unwrap().unwrap();
+    let plan = scene.plan();
+    let Stage::SteppingAside(because) = &plan.stage else { panic!("{:?}", plan.stage) };
+    assert_eq!(because.text, "pod web-2 does not start");
+    let wishes: Vec<_> = plan.wishes.iter().map(|wish| (wish.pod.name.as_str(), wish.removal)).collect();
+    assert_eq!(wishes, [("web-2", Some(Removal::Anew { room: 1 }))]);
+    assert_eq!(plan.writes, [], "the rules are asked, and the strategy stays");
+    scene.removable.insert("web-2".to_owned());
+    let writes = scene.plan().writes;
+    let writes: Vec<_> = writes.iter().map(|write| (write.verb, write.on.name.as_str())).collect();
+    assert_eq!(writes, [("delete-pod", "web-2")]);
+    // It was made anew, at whatever version.
+    let pod = scene.pods.iter_mut().find(|pod| pod["metadata"]["name"] == "web-2").unwrap();
+    *pod = crate::scene::pod("StatefulSet", "web-2", "new", "web:v2");
+    assert_eq!(scene.write(), "put-strategy-back");
+    assert!(scene.workload["metadata"]["annotations"].get("hitless.dev/way").is_none());
+    assert_eq!(scene.workload["spec"]["updateStrategy"]["type"], "RollingUpdate");
+}
+
+#[test]
+fn a_daemon_set_goes_natively_at_once_because_its_controller_waits_for_no_pod() {
+    let mut scene = Scene::new("DaemonSet", &["web-a", "web-b"], &json!({"type": "RollingUpdate"})).held();
+    dead(&mut scene, "web-a");
+    let mark = scene.with(|_, root| scene.kind().natively(root, "pod web-a does not start")).unwrap();
+    scene.workload = carry_out(&mark, Some(&scene.workload), "2", "").unwrap().unwrap();
+    assert_eq!((scene.plan().wishes.len(), scene.write()), (0, "put-strategy-back"));
 }

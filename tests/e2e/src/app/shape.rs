@@ -82,6 +82,20 @@ impl Default for Shape {
 }
 
 impl Shape {
+    /// A CollaSet: it needs no opt-in, and its pods are made with the readiness gate.
+    #[must_use]
+    pub fn colla_set(replicas: u32) -> Self {
+        Self { workload: Workload::CollaSet, replicas, update: None, mode: None, gate: false, ..Self::default() }
+    }
+
+    /// The same, and its pods are held whatever else could be done: no companion pod serves meanwhile, and nothing goes natively.
+    #[must_use]
+    pub fn holding(self) -> Self {
+        let mut patch = json!({"metadata": {"annotations": {"hitless.dev/companion": "Never"}}});
+        merge(&mut patch, &self.patch);
+        Self { patch, mode: Some("Hold"), ..self }
+    }
+
     /// The same, and each pod is out of service for so many seconds at least.
     #[must_use]
     pub fn out_for(self, seconds: u32) -> Self {

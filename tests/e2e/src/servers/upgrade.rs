@@ -72,7 +72,7 @@ impl Way {
         let patch = json!({"spec": {"template": {"metadata": metadata, "spec": spec}}});
         let shape = Shape { repository: server.repository(), patch, ..Shape::default() };
         match self {
-            Self::Hold => Shape { replicas: 1, mode: Some("Hold"), ..shape },
+            Self::Hold => Shape { replicas: 1, ..shape }.holding(),
             Self::Leave => Shape { replicas: 3, mode: Some("Leave"), ..shape },
             Self::NativeOne => Shape { replicas: 1, update: None, gate: false, mode: None, ..shape },
             Self::NativeThree => Shape { replicas: 3, update: None, gate: false, mode: None, ..shape },

@@ -19,16 +19,16 @@ use serde_json::json;
 use crate::request::{Api, Call, USERS};
 use exec_hooks::create_exec_hooks;
 pub(crate) use exec_hooks::{command, drain_policies, drain_policy};
-pub(crate) use kusionstack::{colla_sets, operation_jobs};
-use kusionstack::{create_colla_set, create_jobs};
-use pods::{create_ledger, create_pods, create_system_pod};
+pub(crate) use kusionstack::{claim, claims, colla_set_pod, colla_sets, node_rights, operation_jobs, revision};
+use kusionstack::{create_colla_set, create_jobs, create_node_rights};
+use pods::{create_labelled_pod, create_ledger, create_pods, create_system_pod};
 pub(crate) use pods::{pod, pods};
 use rules::create_rule_authors;
 pub(crate) use rules::{asking, rules};
 pub(crate) use sets::{Set, set};
 use sets::{create_sets, system_sets};
 use workloads::create_workloads;
-pub(crate) use workloads::{annotated_workload, apps, owned, sidecar, system_replica_sets, workload};
+pub(crate) use workloads::{annotated_workload, apps, owned, sidecar, spelt, system_replica_sets, workload};
 
 /// The agent's node; no machine stands behind it.
 pub(crate) const NODE: &str = "policy-test-here";
@@ -44,6 +44,10 @@ pub(crate) const NAMESPACE: &str = "policy-test";
 pub(crate) const BARE: &str = "policy-test-bare";
 /// Namespace whose pods all get the gate.
 pub(crate) const GATED: &str = "policy-test-gated";
+/// Namespace whose pods may have rights on their nodes.
+pub(crate) const NODES: &str = "policy-test-nodes";
+/// Name of a pod in [`GATED`] that takes part in PodOpsLifecycle.
+pub(crate) const LABELLED_POD: &str = "policy-test-labelled";
 const ROLE: &str = "policy-test-wide";
 const CONTROLLER_DEPLOYMENT: &str = "/apis/apps/v1/namespaces/hitless-system/deployments/hitless-controller";
 const PATIENCE: Duration = Duration::from_mins(2);
@@ -57,16 +61,14 @@ pub(crate) struct Fixture {
 }
 
 /// Files and directories of the manifests: everything but the programs.
-const MANIFESTS: [&str; 10] = [
+const MANIFESTS: [&str; 8] = [
     "namespace.yaml",
     "crds",
     "policies",
     "rbac",
     "exec-hooks/policies.yaml",
-    "kusionstack/collasets.yaml",
+    "kusionstack/crds",
     "kusionstack/lifecycle.yaml",
-    "kusionstack/operationjobs.yaml",
-    "kusionstack/poddecorations.yaml",
     "kusionstack/rbac.yaml",
 ];
 
@@ -84,7 +86,7 @@ pub(crate) fn install() -> anyhow::Result<()> {
         } else {
             vec![path]
         };
-        for file in files {
+        for file in files.into_iter().filter(|file| !file.ends_with("kustomization.yaml")) {
             objects += &std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
             objects += "\n---\n";
         }
@@ -140,15 +142,19 @@ impl Fixture {
             let status = json!({"status": {"capacity": room, "allocatable": room}});
             api.admin(&Call::merge(format!("/api/v1/nodes/{name}/status"), status)).await?;
         }
-        for (name, labels) in
-            [(NAMESPACE, json!({})), (BARE, json!({})), (GATED, json!({"hitless.dev/gate": "enabled"}))]
-        {
+        for (name, labels) in [
+            (NAMESPACE, json!({})),
+            (BARE, json!({})),
+            (GATED, json!({"hitless.dev/gate": "enabled"})),
+            (NODES, json!({"hitless.dev/node-access": "allowed"})),
+        ] {
             let metadata = json!({"name": name, "labels": labels});
             api.admin(&Call::create("/api/v1/namespaces", json!({"metadata": metadata}))).await?;
         }
         give_wide_rights(api).await?;
         create_ledger(api, &create_pods(api).await?).await?;
         create_system_pod(api).await?;
+        create_labelled_pod(api).await?;
         for name in [NODE, OTHER_NODE] {
             let body = json!({"apiVersion": "hitless.dev/v1alpha1", "kind": "NodeTransition", "metadata": {"name": name}, "spec": {"nodeUID": "x"}});
             api.admin(&Call::create("/apis/hitless.dev/v1alpha1/nodetransitions", body)).await?;
@@ -156,6 +162,7 @@ impl Fixture {
         create_workloads(api).await?;
         create_sets(api).await?;
         create_colla_set(api).await?;
+        create_node_rights(api).await?;
         create_jobs(api).await?;
         create_exec_hooks(api).await?;
         create_rule_authors(api).await?;
@@ -186,7 +193,7 @@ impl Fixture {
         paths.extend([Set::StatefulSet, Set::DaemonSet].map(|of| format!("{}/held", system_sets(of))));
         paths.push(format!("{}/owner", system_replica_sets()));
         paths.extend([NODE, OTHER_NODE].map(|name| format!("/apis/hitless.dev/v1alpha1/nodetransitions/{name}")));
-        paths.extend([NAMESPACE, BARE, GATED].map(|name| format!("/api/v1/namespaces/{name}")));
+        paths.extend([NAMESPACE, BARE, GATED, NODES].map(|name| format!("/api/v1/namespaces/{name}")));
         paths.extend([NODE, OTHER_NODE].map(|name| format!("/api/v1/nodes/{name}")));
         for path in &paths {
             // Mostly "not found"; what could not be removed shows below.

@@ -5,6 +5,7 @@
 //! installed; a controller that runs is stopped meanwhile, because it would tidy the fixture up.
 
 mod fixture;
+mod pod_spec;
 mod pod_status;
 mod request;
 mod rights;
@@ -104,6 +105,7 @@ async fn judge(api: &Api, fixture: &Fixture) -> anyhow::Result<(usize, Vec<Strin
     for row in &rows {
         wrong.extend(row.judge(&api).await);
     }
+    wrong.extend(pod_spec::judge(&api).await?);
     wrong.extend(pod_status::judge(&api).await?);
     wrong.extend(template_fields::judge(&api).await?);
     wrong.extend(rights::judge(&api).await?);

@@ -1,5 +1,7 @@
 //! Requests to the API server in somebody's name.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context as _, bail};
 use hitless_api::names;
 use http::Request;
@@ -155,6 +157,13 @@ pub(crate) struct Api {
     config: Config,
     admin: Client,
     agents: Option<(Client, Client)>,
+    /// What stands for [`uid`] in requests to a namespace.
+    uids: BTreeMap<(String, String), String>,
+}
+
+/// Stands for the uid of this workload of the namespace that the request goes to; of one that is not there it is no uid at all.
+pub(crate) fn uid(kind: &str, name: &str) -> String {
+    format!("uid-of:{kind}/{name}.")
 }
 
 impl Api {
@@ -171,7 +180,7 @@ impl Api {
         }
         let kubeconfig = Kubeconfig::from_env()?.context("KUBECONFIG is empty")?;
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-        Ok(Some(Self { admin: Client::try_from(config.clone())?, config, agents: None }))
+        Ok(Some(Self { admin: Client::try_from(config.clone())?, config, agents: None, uids: BTreeMap::new() }))
     }
 
     /// The same with the agents' tokens.
@@ -180,7 +189,33 @@ impl Api {
             "apiVersion": "v1", "kind": "Pod", "name": fixture::AGENT_POD, "uid": fixture.agent_uid}}});
         let unbound = json!({"spec": {"expirationSeconds": 3600}});
         let agents = (self.with_token(bound).await?, self.with_token(unbound).await?);
-        Ok(Self { config: self.config.clone(), admin: self.admin.clone(), agents: Some(agents) })
+        let uids = self.uids().await?;
+        Ok(Self { config: self.config.clone(), admin: self.admin.clone(), agents: Some(agents), uids })
+    }
+
+    async fn uids(&self) -> anyhow::Result<BTreeMap<(String, String), String>> {
+        let mut uids = BTreeMap::new();
+        let group = "/apis/apps.kusionstack.io/v1alpha1/collasets";
+        for (kind, path) in [("Deployment", "/apis/apps/v1/deployments"), ("CollaSet", group)] {
+            let list = self.admin(&Call::get(path)).await?;
+            for meta in list["items"].as_array().into_iter().flatten().map(|each| &each["metadata"]) {
+                let text = |field: &str| meta[field].as_str().unwrap_or_default().to_owned();
+                uids.insert((text("namespace"), uid(kind, &text("name"))), text("uid"));
+            }
+        }
+        Ok(uids)
+    }
+
+    /// With the uids of the namespace's workloads.
+    fn with_uids(&self, call: &Call) -> anyhow::Result<Call> {
+        let text = call.body.to_string();
+        let known = |((namespace, stands), uid): (&'_ (String, String), &'_ String)| {
+            let is_meant = call.path.contains(&format!("/namespaces/{namespace}/")) && text.contains(stands.as_str());
+            is_meant.then(|| (stands.clone(), uid.clone()))
+        };
+        let known: Vec<_> = self.uids.iter().filter_map(known).collect();
+        let text = known.iter().fold(text.clone(), |text, (stands, uid)| text.replace(stands, uid));
+        Ok(Call { body: serde_json::from_str(&text)?, ..call.clone() })
     }
 
     async fn with_token(&self, request: Value) -> anyhow::Result<Client> {
@@ -201,7 +236,7 @@ impl Api {
 
     /// Sends a request in somebody's name, as a dry run.
     pub(crate) async fn send(&self, who: Who, call: &Call) -> anyhow::Result<Outcome> {
-        let mut request = call.dry_run().request()?;
+        let mut request = self.with_uids(call)?.dry_run().request()?;
         if let Some(user) = who.impersonated() {
             request.headers_mut().insert("impersonate-user", user.parse()?);
             request.headers_mut().insert("impersonate-group", who.group().parse()?);

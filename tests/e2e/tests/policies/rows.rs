@@ -4,9 +4,11 @@ mod agent;
 mod colla_set;
 mod companion;
 mod controller;
+mod deletion;
 mod exec_hooks;
 mod gate;
 mod lifecycle;
+mod node_access;
 mod objects;
 mod operation_job;
 mod prefetch;
@@ -27,9 +29,11 @@ pub(crate) fn all() -> Vec<Row> {
         colla_set::rows(),
         companion::rows(),
         controller::rows(),
+        deletion::rows(),
         exec_hooks::rows(),
         gate::rows(),
         lifecycle::rows(),
+        node_access::rows(),
         objects::rows(),
         operation_job::rows(),
         prefetch::rows(),

@@ -35,7 +35,7 @@ pub(super) fn check(
     taken: &BTreeSet<&str>,
     spending: &BTreeSet<&str>,
 ) -> Result<(), String> {
-    let here = seen.pods.iter().map(|pod| &**pod).filter(|pod| pod.id.namespace == namespace && !pod.finished);
+    let here = counting(seen, namespace);
     // A companion pod is one more than its workload is meant to have.
     let (companions, pods): (Vec<&PodView>, Vec<&PodView>) =
         here.partition(|pod| pod.labels.contains_key(labels::COMPANION));
@@ -66,6 +66,57 @@ pub(super) fn check(
         }
     }
     Ok(())
+}
+
+/// Pods of the namespace that count: not those that have finished, nor those that are being deleted and whose workload has as many
+/// others as it is meant to have.
+fn counting<'a>(seen: &'a Seen, namespace: &str) -> impl Iterator<Item = &'a PodView> {
+    let here = seen.pods.iter().map(|pod| &**pod).filter(move |pod| pod.id.namespace == namespace && !pod.finished);
+    let here: Vec<&PodView> = here.collect();
+    let top = |pod: &PodView| {
+        let direct = &pod.owner.as_ref()?.uid;
+        let object = seen.objects.iter().find(|known| known.id.uid == *direct);
+        Some(object.and_then(|object| object.owner.as_ref()).map_or(direct, |above| &above.uid).clone())
+    };
+    let is_replaced = |pod: &PodView| {
+        let Some(owner) = top(pod).filter(|_| pod.terminating) else { return false };
+        let others = here.iter().filter(|other| !other.terminating && !other.labels.contains_key(labels::COMPANION));
+        let there = others.filter(|other| top(other).as_ref() == Some(&owner)).count();
+        desired(seen, &owner).is_some_and(|desired| there >= desired)
+    };
+    let counting: Vec<&PodView> = here.iter().copied().filter(|pod| !is_replaced(pod)).collect();
+    counting.into_iter()
+}
+
+/// How many pods of this one's workload may be unavailable at a time, but one at least.
+pub(super) fn bound(seen: &Seen, namespace: &str, uid: &str) -> usize {
+    let nobody = BTreeSet::new();
+    let here = counting(seen, namespace);
+    let (companions, pods): (Vec<&PodView>, Vec<&PodView>) =
+        here.partition(|pod| pod.labels.contains_key(labels::COMPANION));
+    let Some(pod) = pods.iter().find(|pod| pod.id.uid == uid) else { return 1 };
+    let (mut governed, mut most) = (false, pods.len());
+    for rule in seen.rules.iter().filter(|rule| rule.namespace == namespace) {
+        let Some(selector) = rule.spec.selector.as_ref().filter(|selector| selects(selector, pod)) else { continue };
+        governed = true;
+        let members = pods.iter().filter(|other| selects(selector, other)).count();
+        let instead = companions.iter().filter(|other| other.available() && selects(selector, other)).count();
+        let total = Group::of(seen, &pods, &nobody, |other| selects(selector, other)).total;
+        for each in rule.spec.rules.iter().filter(|each| concerns(each, pod)) {
+            let Some(available) = &each.available_policy else { continue };
+            let max = available.max_unavailable_value.as_ref().and_then(|limit| scaled(limit, total, true));
+            let min = available.min_available_value.as_ref().and_then(|limit| scaled(limit, total, false));
+            let min = min.map(|min| total.max(members).saturating_sub(min));
+            most = [max, min].into_iter().flatten().map(|limit| limit + instead).fold(most, usize::min);
+        }
+    }
+    let owner = |pod: &PodView| pod.owner.as_ref().map(|owner| owner.uid.clone());
+    let own_limit = owner(pod).and_then(|owner| own_limit(seen, &owner));
+    if !governed || own_limit.is_some() {
+        let total = Group::of(seen, &pods, &nobody, |other| owner(other) == owner(pod)).total;
+        most = most.min(own_limit.unwrap_or(total * IMPLICIT_PERCENT / 100));
+    }
+    most.max(1)
 }
 
 /// Pods that share a budget.
@@ -122,12 +173,14 @@ fn desired(seen: &Seen, owner: &str) -> Option<usize> {
         Body::ReplicaSet(body) => body.replicas,
         Body::StatefulSet(body) => body.replicas,
         Body::DaemonSet(body) => body.status.desired_number_scheduled,
-        Body::CollaSet(body) => return Some(body.replicas),
+        // One that is being deleted wants none of those that are gone already.
+        Body::CollaSet(body) => return (!top.deleting).then_some(body.replicas),
         Body::ResourceContext(_)
         | Body::Claim(_)
         | Body::PodDecoration(_)
         | Body::ControllerRevision(_)
-        | Body::OperationJob(_) => return None,
+        | Body::OperationJob(_)
+        | Body::Omitted(_) => return None,
     };
     usize::try_from(replicas).ok()
 }
@@ -150,7 +203,8 @@ pub(super) fn strategy_limit(object: Option<&Object>) -> Option<usize> {
         | Body::Claim(_)
         | Body::PodDecoration(_)
         | Body::ControllerRevision(_)
-        | Body::OperationJob(_) => return None,
+        | Body::OperationJob(_)
+        | Body::Omitted(_) => return None,
     };
     let total = usize::try_from(total).unwrap_or_default();
     let limit = owners_strategy(object, strategy)["rollingUpdate"]["maxUnavailable"].clone();
@@ -171,10 +225,14 @@ fn owners_strategy(object: &Object, strategy: &serde_json::Value) -> serde_json:
     kept.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_else(|| strategy.clone())
 }
 
-fn within(rule: &TransitionRule, pod: &PodView, group: &Group) -> Result<(), String> {
+/// Whether the rule is asked about the pod before its operation.
+fn concerns(rule: &TransitionRule, pod: &PodView) -> bool {
     let filter = rule.filter.as_ref().and_then(|filter| filter.label_selector.as_ref());
-    if rule.disabled || rule.stage.as_deref() == Some("PostCheck") || filter.is_some_and(|filter| !selects(filter, pod))
-    {
+    !rule.disabled && rule.stage.as_deref() != Some("PostCheck") && filter.is_none_or(|filter| selects(filter, pod))
+}
+
+fn within(rule: &TransitionRule, pod: &PodView, group: &Group) -> Result<(), String> {
+    if !concerns(rule, pod) {
         return Ok(());
     }
     if let Some(available) = &rule.available_policy {

@@ -1,18 +1,19 @@
 //! CollaSets, whose pods nobody makes and removes but a controller of ours.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use hitless_api::Grant;
 use hitless_api::lifecycle::TO_DELETE;
 use hitless_api::names::labels;
 use hitless_api::pod::PodView;
+use hitless_api::{Grant, TransitionLedgerSpec};
 use hitless_workloads::Object;
 use hitless_world::kubelet::runs;
 
 use super::{Checks, budget};
 use crate::clock::{Micros, SECOND};
 use crate::server::{Server, WorkloadObject};
+use crate::watch::Key;
 
 /// Label of a pod: its instance id.
 const INSTANCE_ID: &str = "collaset.kusionstack.io/instance-id";
@@ -22,6 +23,38 @@ const INSTANCE_ID: &str = "collaset.kusionstack.io/instance-id";
 pub(super) struct CollaSets {
     /// By uid: most pods that were wanted since the CollaSet was last at rest.
     most: BTreeMap<String, usize>,
+    /// By uid: how many pods were ever wanted.
+    asked: BTreeMap<String, Asked>,
+    /// Claims that are to outlive everything.
+    kept: BTreeSet<Key>,
+}
+
+/// What a CollaSet's owner has ever asked for.
+#[derive(Default)]
+struct Asked {
+    now: usize,
+    most: usize,
+    /// Pods may go for good: fewer were wanted, or others took their place. Of these any number goes at a time.
+    surplus: bool,
+}
+
+impl Checks {
+    /// The CollaSet is about to be deleted: its claims are to stay.
+    pub(crate) fn keep_claims(&mut self, server: &Server, set: &WorkloadObject) {
+        let id = &set.view.id;
+        let is_its_own = |claim: &&WorkloadObject| {
+            let is_owned = claim.view.owner.as_ref().is_some_and(|owner| owner.uid == id.uid);
+            is_owned || claim.view.labels.get(labels::CLAIM_OF) == Some(&id.uid)
+        };
+        let own = server.objects_of("PersistentVolumeClaim").filter(is_its_own);
+        self.colla_sets.kept.extend(own.map(WorkloadObject::key));
+    }
+
+    /// A claim that should have outlived its CollaSet.
+    pub(crate) fn lost_claim(&self, server: &Server) -> Option<String> {
+        let lost = self.colla_sets.kept.iter().find(|key| !server.objects.contains_key(*key))?;
+        Some(format!("{lost} is gone, and was to be kept"))
+    }
 }
 
 /// Pods of the CollaSet that are not being deleted and have not ended.
@@ -46,11 +79,41 @@ impl Checks {
         let there = live(server, uid).count();
         let before = if at_rest { there } else { self.colla_sets.most.get(uid).copied().unwrap_or_default() };
         self.colla_sets.most.insert(uid.clone(), before.max(replicas(set)));
+        let asked = self.colla_sets.asked.entry(uid.clone()).or_default();
+        let policy = set.json["spec"]["updateStrategy"]["podUpgradePolicy"].as_str().unwrap_or_default();
+        asked.surplus |= replicas(set) < asked.now || policy.starts_with("Replace");
+        (asked.now, asked.most) = (replicas(set), asked.most.max(replicas(set)));
+    }
+
+    /// A pod is as `view` says now: one that takes another one's place, or gives its own up.
+    pub(super) fn pair(&mut self, view: &PodView) {
+        if let Some(owner) = view.owner.as_ref().filter(|_| view.labels.keys().any(|key| key.contains("replace"))) {
+            self.colla_sets.asked.entry(owner.uid.clone()).or_default().surplus = true;
+        }
+    }
+
+    /// Of pods that serve nobody and are to be made anew, places for no more removals than a quarter of the most pods that were ever wanted,
+    /// one at least, are in a ledger at a time, whatever probes say. Whoever adds one has read the ledger that it is added to, so this holds
+    /// however old the rest is that he has seen; of what is away without such a place that can't be said. No pod goes without
+    /// ([`unasked`]), so no more are deleted either.
+    pub(super) fn too_many_anew(&self, server: &Server, places: &TransitionLedgerSpec) -> Option<String> {
+        let mut counts: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
+        for (uid, _) in places.reservations.iter().filter(|(_, place)| place.removal) {
+            let Some(owner) = server.pods.get(uid.as_str()).and_then(|pod| pod.view.owner.as_ref()) else { continue };
+            counts.entry(owner.uid.as_str()).or_insert((0, owner.name.as_str())).0 += 1;
+        }
+        counts.into_iter().find_map(|(uid, (count, name))| {
+            let asked = self.colla_sets.asked.get(uid).filter(|asked| !asked.surplus)?;
+            let bound = (asked.most / 4).max(1);
+            (count > bound)
+                .then(|| format!("{count} pods of CollaSet {name} are made anew at a time, and {bound} may be"))
+        })
     }
 
     /// A controller of ours is about to make a pod.
     pub(crate) fn pod_made(&mut self, server: &Server, pod: &PodView) {
-        if self.off {
+        // The garbage collector takes what is made for somebody who goes.
+        if self.off || pod.owner.as_ref().is_some_and(|owner| server.leaving.contains(&owner.uid)) {
             return;
         }
         let name = &pod.id.name;
@@ -80,6 +143,9 @@ impl Checks {
             return;
         }
         let name = &pod.id.name;
+        if let Some(what) = unasked(server, pod) {
+            return self.fail(server.now, what);
+        }
         if pod.ready() && pod.in_service().is_some_and(|is| is.is_true) {
             return self.fail(server.now, format!("pod {name} was deleted while it serves"));
         }
@@ -116,6 +182,16 @@ fn is_given_up(server: &Server, pod: &PodView) -> bool {
     let mut entries = context.and_then(|it| it.json["spec"]["contexts"].as_array()).into_iter().flatten();
     let own = entries.find(|entry| entry["data"]["hitless.dev/pod"] == pod.id.name.as_str());
     own.is_some_and(|entry| entry["data"]["ScaleIn"] == "true")
+}
+
+/// No pod goes without a place in the ledger, but with its CollaSet: the rules have let it go, and it counts.
+fn unasked(server: &Server, pod: &PodView) -> Option<String> {
+    let owner = pod.owner.as_ref()?;
+    let is_its_sets = server.leaving.contains(&owner.uid)
+        || server.object(&owner.group_kind.kind, &owner.namespace, &owner.name).is_none_or(|set| set.view.deleting);
+    let ledger = server.ledgers.get(pod.id.namespace.as_str());
+    let has_place = ledger.is_some_and(|ledger| ledger.spec.reservations.contains_key(&pod.id.uid));
+    (!is_its_sets && !has_place).then(|| format!("pod {} was deleted, and no rule was asked", pod.id.name))
 }
 
 /// A pod runs what its revision says.

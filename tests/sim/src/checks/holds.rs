@@ -118,6 +118,7 @@ impl Checks {
     /// A controller has decided: Services of pods that are to be held must be seen open by it, where nobody else serves.
     pub(crate) fn decided(&mut self, now: Micros, snapshot: &Snapshot, steps: &[Step]) {
         self.beside_companions(now, snapshot, steps);
+        self.left_out(now, snapshot, steps);
         for step in steps {
             let Write::NodeTransition(write) = &step.write else { continue };
             let known = snapshot.node_transitions.get(&write.node).map(|known| known.spec.grants.as_slice());
@@ -174,7 +175,7 @@ impl Checks {
             return;
         }
         let truth = self.truth(&before.id.uid);
-        let is_free = truth.free;
+        let is_free = truth.free && !truth.had_room;
         truth.out = Some(operation.id.clone());
         truth.replaced = Replaced::of(before);
         // Nobody waits for its being raised: it was never lowered.
@@ -208,9 +209,11 @@ fn is_sent_to(service: &ServiceView, pod: &PodView, other: &PodView) -> bool {
     !service.node_local || pod.node == other.node
 }
 
-/// A Service that has nobody else where the pod is, which leaves although it could be held.
+/// A Service that has nobody else where the pod is, which leaves although it could be held. Where others have somebody, and a Hold
+/// would not spare its clients, the pod leaves for the sake of those.
 fn deserted<'a>(snapshot: &'a Snapshot, steps: &[Step], grant: &Grant) -> Option<&'a ServiceView> {
-    let rests_on_others = ["LongGap", "UnknownGap", "LongConnections"].contains(&Mode::word(&grant.mode_reason));
+    let rests_on_others = ["LongGap", "UnknownGap", "LongConnections", "UnheldPort", "StillInFlight", "Companion"]
+        .contains(&Mode::word(&grant.mode_reason));
     let pod = snapshot.pods.iter().find(|pod| rests_on_others && pod.id.uid == grant.pod.uid)?;
     let taken = taken(snapshot, steps, &pod.id.namespace);
     let serves = |service: &ServiceView, other: &PodView| {
@@ -218,7 +221,11 @@ fn deserted<'a>(snapshot: &'a Snapshot, steps: &[Step], grant: &Grant) -> Option
         is_there && service.selects(other) && is_sent_to(service, pod, other)
     };
     let services = snapshot.services.iter().filter(|service| service.selects(pod) && goes_by_readiness(service));
-    services.map(|service| &**service).find(|service| !snapshot.pods.iter().any(|other| serves(service, other)))
+    let services: Vec<&ServiceView> = services.map(|service| &**service).collect();
+    let is_alone = |service: &&&ServiceView| !snapshot.pods.iter().any(|other| serves(service, other));
+    let is_told = grant.mode_reason.contains("but not clients of Service");
+    let alone: Vec<&&ServiceView> = services.iter().filter(is_alone).collect();
+    alone.first().filter(|_| !is_told || alone.len() == services.len()).map(|service| **service)
 }
 
 /// The Services that are to stay open for this grant; the name of one that is seen closed.

@@ -24,8 +24,15 @@ impl Checks {
     /// A controller of ours is about to store `next`.
     pub(crate) fn written(&mut self, server: &Server, before: Option<&Object>, next: &Object) {
         self.job_reported(server, next);
+        if next.annotations.contains_key(annotations::WAY) {
+            self.sent_natively.insert(next.id.uid.clone());
+        }
         let let_go = before.is_some_and(Object::held_by_guard) && !next.annotations.contains_key(annotations::ROLLOUT);
         if !let_go {
+            return;
+        }
+        if self.sent_natively.contains(&next.id.uid) {
+            self.is_over = true;
             return;
         }
         if let Some(deployment) = next.deployment() {

@@ -58,7 +58,7 @@ impl Checks {
             let what = format!("pod {name} was taken out for {} while it is out for {other}", operation.id);
             return self.fail(server.now, what);
         }
-        let free = truth.free;
+        let free = truth.free && !truth.had_room;
         (truth.out, truth.replaced) = (Some(operation.id.clone()), None);
         truth.raised = false;
         truth.clients = None;
@@ -86,6 +86,7 @@ impl Checks {
                 return self.fail(server.now, what);
             }
         }
+        self.given(server, before, after, operation);
         if !operation.forward {
             return;
         }

@@ -47,6 +47,9 @@ impl Checks {
         if added.is_empty() {
             return;
         }
+        if let Some(what) = self.too_many_anew(server, after) {
+            self.fail(server.now, what);
+        }
         for place in added.iter().filter_map(|uid| after.reservations.get(*uid)) {
             self.services.placed.insert((place.id.clone(), place.since.0), server.now);
         }
@@ -54,7 +57,7 @@ impl Checks {
             return self
                 .fail(server.now, format!("places in the ledger of {namespace} that no decision stands behind"));
         };
-        let mut spending: BTreeSet<&str> = BTreeSet::new();
+        let (mut spending, mut unavailable): (BTreeSet<&str>, Vec<&str>) = (BTreeSet::new(), Vec::new());
         for uid in added {
             if let Some((place, revision)) = after.reservations.get(uid).zip(native::update_revision(seen, uid)) {
                 self.decided_at.insert((place.id.clone(), place.since.0), revision);
@@ -63,16 +66,29 @@ impl Checks {
                 self.services.controlled.insert((place.id.clone(), place.since.0));
             }
             let believed = seen.pods.iter().find(|pod| pod.id.uid == *uid).is_some_and(|pod| pod.available());
-            self.truth(uid).free = !believed;
+            if !believed {
+                unavailable.push(uid);
+            }
+            let truth = self.truth(uid);
+            (truth.free, truth.had_room) = (!believed, believed);
+            truth.bound = budget::bound(seen, namespace, uid);
+            // Between two versions it spends nothing: its place was never free.
+            truth.between = before.reservations.contains_key(uid) && truth.out.is_some();
             if believed && server.pods.get(uid.as_str()).is_some_and(|pod| pod.view.available()) {
                 spending.insert(uid);
             }
         }
-        if spending.is_empty() {
+        if spending.is_empty() && unavailable.is_empty() {
             return;
         }
         let taken = self.taken(server, after);
-        if let Err(what) = budget::check(seen, namespace, &taken, &spending) {
+        // A pod for which there was room, had it been available, keeps its place when it is.
+        unavailable.retain(|uid| budget::check(seen, namespace, &taken, &[*uid].into()).is_ok());
+        let checked = budget::check(seen, namespace, &taken, &spending);
+        for uid in unavailable {
+            self.truth(uid).had_room = true;
+        }
+        if let Err(what) = checked {
             self.fail(server.now, what);
         }
     }

@@ -227,8 +227,7 @@ impl Caches {
             snapshot.objects = self.objects.values().map(|each| each.view.clone()).collect();
         }
         if self.pods.take_changed() {
-            let pods = self.pods.values().map(|pod| pod.view.clone()).collect();
-            *snapshot = std::mem::take(snapshot).with_pods(pods);
+            self.fill_pods(snapshot);
         }
         if self.nodes.take_changed() {
             snapshot.nodes = self.nodes.values().map(|node| (node.name.clone(), node.clone())).collect();
@@ -249,6 +248,12 @@ impl Caches {
         if self.prefetches.take_changed() {
             snapshot.prefetches = self.prefetches.values().cloned().collect();
         }
+    }
+
+    /// All pods again.
+    pub(crate) fn fill_pods(&self, snapshot: &mut Snapshot) {
+        let pods = self.pods.values().map(|pod| pod.view.clone()).collect();
+        *snapshot = std::mem::take(snapshot).with_pods(pods);
     }
 
     /// Whether a pod, a ledger, a NodeTransition or a Service is not as the API server has it.

@@ -5,13 +5,14 @@ use std::mem::take;
 use std::sync::Arc;
 
 use hitless_api::GrantMode;
+use hitless_api::names::SYSTEM_NAMESPACE;
 use hitless_rollout::round::{Read, Step, Write, under_way};
-use hitless_rollout::snapshot::Evidence;
+use hitless_rollout::snapshot::{Evidence, LeftOut, Namespaces, Unread, is_ours};
 use hitless_workloads::{Component, Installed};
 
 use super::{Controller, DEBOUNCE, Doing};
 use crate::checks::Seen;
-use crate::clock::{MS, Micros, NEVER, SECOND, micros, passed, when};
+use crate::clock::{MS, Micros, NEVER, SECOND, micros, passed, stamp, when};
 use crate::decide;
 use crate::faults::Fault;
 use crate::ground::{Ground, ReplyTo, text};
@@ -28,15 +29,18 @@ impl Controller {
         let wall = ground.wall(self.skew);
         self.snapshot.epoch = epoch;
         self.caches.fill(&mut self.snapshot);
-        if self.memory.has_to_read_workloads(epoch) {
+        let named = Namespaces::named(&self.snapshot);
+        let workloads = self.memory.to_read(epoch, &named, || under_way(&self.snapshot));
+        if !workloads.is_empty() {
             if ground.server.is_away() {
                 self.next = ground.now + SECOND;
                 return;
             }
-            let workloads = under_way(&self.snapshot);
             self.caches.read_workloads(&workloads, &ground.server);
             self.caches.fill(&mut self.snapshot);
-            self.memory.workloads_read(epoch);
+            for workload in &workloads {
+                self.memory.was_read(workload);
+            }
         }
         if ground.has_operators || ground.has_jobs {
             self.snapshot.installed = Arc::new(Installed::with(&[Component::KusionStack]));
@@ -53,6 +57,7 @@ impl Controller {
             ground.fault(Fault::OldCache);
         }
         self.rounds += 1;
+        self.leave_out(&named, ground);
         let round = decide::round(&self.snapshot, &mut self.memory.gate_cache, wall);
         if let Some(later) = round.deposed {
             ground.say(self.who(), || format!("is of epoch {epoch}, and found {later}"));
@@ -61,6 +66,7 @@ impl Controller {
         }
         self.driver.follow(round.pools.clone(), ground.now);
         self.next = round.wake_at.map_or(NEVER, |at| when(at) - self.skew);
+        self.next = self.unread.as_ref().map_or(self.next, |(_, _, until)| self.next.min(*until));
         let left = round.reads.len();
         for (token, read) in round.reads.iter().enumerate() {
             ground.say(Who::Controller(self.index), || format!("reads pod {}", read.pod.name));
@@ -69,6 +75,31 @@ impl Controller {
         }
         self.doing = Doing::Reading { round: Box::new(round), left, proven: false };
         self.go_on(ground);
+    }
+
+    /// The pods of one of these namespaces can't be read for a while, but for those that carry something of ours: the watch tells of them.
+    fn leave_out(&mut self, named: &BTreeSet<String>, ground: &mut Ground) {
+        if self.unread.as_ref().is_some_and(|(_, _, until)| *until <= ground.now) {
+            self.unread = None;
+            self.caches.fill_pods(&mut self.snapshot);
+        }
+        if self.unread.is_none() && ground.chance.happens(ground.weather.unread) {
+            let others: Vec<&String> = named.iter().filter(|name| *name != SYSTEM_NAMESPACE).collect();
+            if !others.is_empty() {
+                let name = ground.chance.pick(&others).clone();
+                let until = ground.now + ground.chance.delay(SECOND, 60 * SECOND);
+                ground.fault(Fault::NamespaceUnread);
+                ground.say(self.who(), || format!("can't read the pods of namespace {name}"));
+                self.unread = Some((name, ground.now, until));
+            }
+        }
+        let since = |since: Micros| LeftOut { unread: Unread::Pods, since: stamp(since) };
+        let left_out = self.unread.iter().map(|(name, begun, _)| (name.clone(), since(*begun)));
+        self.snapshot.left_out = left_out.collect();
+        self.snapshot.uncounted = self.unread.is_some();
+        if let Some((name, _, _)) = &self.unread {
+            self.snapshot.pods.retain(|pod| pod.id.namespace != *name || is_ours(pod));
+        }
     }
 
     /// Sends what can be sent now; ends the round when nothing is left.
@@ -172,6 +203,9 @@ impl Controller {
                     Answer::Stored(object) => {
                         self.retries.succeeded(key);
                         self.memory.certain(write);
+                        if write.is_dry_run() {
+                            self.next = self.next.min(ground.now);
+                        }
                         if let Some(object) = object {
                             self.caches.put(object);
                         }

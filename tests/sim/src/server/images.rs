@@ -53,7 +53,7 @@ pub(crate) fn by_digest(reference: &str) -> String {
 impl Server {
     pub(super) fn prefetch(&mut self, write: PrefetchWrite) -> Result<Option<Object>, Refusal> {
         match write {
-            PrefetchWrite::Create { pull, attempt, owner: _ } => {
+            PrefetchWrite::Create { pull, attempt, resources: _, owner: _ } => {
                 let name = pull.pod_name(attempt);
                 let at = key(&pull.namespace, &name);
                 if self.prefetches.contains_key(&at) {
@@ -67,6 +67,7 @@ impl Server {
                     attempt,
                     node: pull.node,
                     image: pull.image,
+                    rewritten: None,
                     created: Some(self.stamp()),
                     deleting: false,
                     state: PrefetchState::Pulling,

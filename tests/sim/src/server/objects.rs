@@ -67,6 +67,14 @@ impl Server {
         }
     }
 
+    /// An object that is being deleted goes with its last finalizer.
+    pub(crate) fn end_of_deletion(&mut self, key: &Key) {
+        let is_over = |known: &WorkloadObject| known.view.deleting && known.view.finalizers.is_empty();
+        if self.objects.get(key).is_some_and(is_over) {
+            self.remove_object(key);
+        }
+    }
+
     fn keep(&mut self, json: Value, version: u64) -> WorkloadObject {
         let object = match WorkloadObject::read(json) {
             Ok(object) => object,
@@ -100,7 +108,9 @@ impl Server {
                 let after =
                     kind::read(json.clone()).and_then(Result::ok).ok_or(Refusal::Denied("not such an object"))?;
                 checks.written(self, before.as_deref(), &after);
-                Ok(Some(Object::Workload(self.keep(json, version))))
+                let stored = self.keep(json, version);
+                self.end_of_deletion(&at);
+                Ok(Some(Object::Workload(stored)))
             }
         }
     }

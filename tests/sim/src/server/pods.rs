@@ -48,6 +48,8 @@ impl Server {
         let known = self.pods.get(write.on.uid.as_str()).cloned();
         match &write.request {
             Request::Create(manifest) => self.make_pod(&write.on.namespace, manifest.clone(), checks),
+            // Admission refuses no pod of a CollaSet here.
+            Request::Try(_) => Ok(None),
             Request::Look => self.very_pod(write),
             Request::Absent { owner_uid } => self.no_pod(write, owner_uid),
             Request::Patch(patch) => {
@@ -59,9 +61,9 @@ impl Server {
                 checks.labelled(self, &known.view, &after.view);
                 Ok(Some(Object::Pod(self.put_pod(checks, after))))
             }
-            Request::Delete { resource_version } => {
+            Request::Delete(deletion) => {
                 let known = known.ok_or(Refusal::Gone)?;
-                if known.view.resource_version != *resource_version {
+                if known.view.resource_version != deletion.resource_version() {
                     return Err(Refusal::Conflict);
                 }
                 if known.view.owner.as_ref().is_some_and(|owner| owner.group_kind.kind == "CollaSet") {

@@ -17,13 +17,19 @@ const KIND: &str = "CollaSet";
 
 /// None, or up to two CollaSets, without pods as yet.
 pub(super) fn colla_sets(namespace: &str, number: &mut usize, ground: &mut Ground) -> Vec<Wish> {
-    let Ground { colla_sets: Some(chance), server, checks, .. } = ground else { return Vec::new() };
+    let Ground { colla_sets: Some(chance), deletions, server, checks, .. } = ground else { return Vec::new() };
     let count = chance.pick(&[1, 1, 1, 2]);
     let mut wishes = Vec::new();
     for _ in 0..count {
         *number += 1;
         let name = format!("cola{number}");
-        let set = server.put_object(manifest(namespace, &name, chance));
+        let mut set = manifest(namespace, &name, chance);
+        if deletions.is_some() {
+            set["spec"]["volumeClaimTemplates"] = json!([{"metadata": {"name": "data"}, "spec": {}}]);
+            set["spec"]["scaleStrategy"] =
+                json!({"persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"}});
+        }
+        let set = server.put_object(set);
         checks.wanted(server, &set, false);
         wishes.push(Wish { kind: KIND, namespace: namespace.to_owned(), name, image: 1, before: 1, hopeless: false });
     }
@@ -129,7 +135,7 @@ impl World {
                 let replicas = known.json["spec"]["replicas"].as_u64().unwrap_or(1);
                 self.ground.fault(Fault::PodNamed);
                 self.change(&known, |spec| {
-                    spec["scaleStrategy"] = json!({"podToDelete": [name]});
+                    spec["scaleStrategy"]["podToDelete"] = json!([name]);
                     spec["replicas"] = json!(replicas.saturating_sub(1).max(1));
                 });
             }
@@ -169,6 +175,9 @@ impl World {
 
     /// What must be true of CollaSets that are at rest.
     pub(super) fn colla_sets_at_rest(&mut self) -> Option<String> {
+        if let Some(lost) = self.ground.checks.lost_claim(&self.ground.server) {
+            return Some(lost);
+        }
         let Ground { server, checks, .. } = &mut self.ground;
         let sets: Vec<WorkloadObject> = server.objects_of(KIND).cloned().collect();
         for set in &sets {

@@ -84,7 +84,8 @@ impl World {
             last = last.max(at);
         }
         self.plan_operators(start);
-        last = last.max(self.orders()).max(self.plan_pauses());
+        last = last.max(self.orders()).max(self.plan_pauses()).max(self.plan_deletions());
+        last = last.max(self.plan_dependencies());
         last + if self.weather.agent_away_long > 0 { LONGEST_AWAY } else { 20 * SECOND }
     }
 
@@ -93,6 +94,7 @@ impl World {
         self.ground.weather = Weather::default();
         let now = self.ground.now;
         self.ground.server.away_until = self.ground.server.away_until.min(now);
+        self.dependencies_back();
         for controller in &mut self.controllers {
             controller.end_of_delusion(now);
             controller.down_until = controller.down_until.map(|_| now);
@@ -164,6 +166,8 @@ impl World {
                     self.ground.fault(Fault::PodCrashed);
                 }
             }
+            Deed::DependencyAway(who, length) => self.dependency_away(who, length),
+            Deed::DependencyBack(who) => self.dependency_back(who),
             Deed::RestartPod(who) => self.restart_pod(who),
             Deed::MakeJob(who) => self.make_job(who),
             Deed::DeleteJob(who) => self.delete_job(who),
@@ -212,6 +216,8 @@ impl World {
             Deed::Operator(index) => self.operator(index),
             Deed::LabelForDeletion(who) => self.label_for_deletion(who),
             Deed::CollaSet(index, order) => self.order(index, order),
+            Deed::DeleteInForeground(index) => self.delete_in_foreground(index),
+            Deed::MakeAnew(index) => self.make_anew(index),
             Deed::Pause(index, paused) => self.pause(index, paused),
         }
     }

@@ -145,7 +145,8 @@ impl World {
                 | Body::Claim(_)
                 | Body::PodDecoration(_)
                 | Body::ControllerRevision(_)
-                | Body::OperationJob(_) => return None,
+                | Body::OperationJob(_)
+                | Body::Omitted(_) => return None,
             };
             (template.revision() == bad).then(|| {
                 format!("{} was judged bad at pod {}, and its pods are made from it still", owner.name, grant.pod.name)

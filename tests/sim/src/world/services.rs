@@ -26,11 +26,12 @@ pub(super) fn services(namespace: &str, user: &mut User, ground: &mut Ground) {
         manifests.push(Manifest::new(namespace, "all", ("all", "yes")));
     }
     for mut manifest in manifests {
-        let Ground { chance, node_local, server, checks, .. } = ground;
+        let Ground { chance, node_local, server, checks, has_companions, .. } = ground;
         manifest.headless = chance.happens(700);
         manifest.node_local = node_local.happens(1_500);
         manifest.applied = chance.happens(6_000);
-        manifest.open = chance.pick(&[None, None, None, None, None, Some(false), Some(false), Some(true)]);
+        manifest.open =
+            chance.pick(&[None, None, None, None, None, Some(false), Some(false), Some(may_open(*has_companions))]);
         manifest.pool = server.balancer.as_mut().and_then(Balancer::pool);
         server.put_service(manifest.make(), checks);
         user.services.push(manifest);
@@ -104,9 +105,10 @@ impl World {
         let leader = self.controllers.iter().position(|each| each.leads(now));
         let wish = self.user.wishes.iter().position(|wish| pod.labels.get("app") == Some(&wish.name));
         let node = pod.node.as_deref().and_then(super::node_index);
+        let opens = may_open(self.ground.has_companions);
         let chance = &mut self.ground.chance;
         let some = chance.delay(100 * MS, 20 * SECOND);
-        let open = chance.pick(&[None, Some(false), Some(false), Some(true)]);
+        let open = chance.pick(&[None, Some(false), Some(false), Some(opens)]);
         Some(match chance.index(10) {
             0..2 => Deed::Manage(service?, Manage::Apply(open)),
             2 => Deed::Manage(service?, Manage::Replace(open)),
@@ -144,4 +146,9 @@ impl World {
             (is != wanted).then(|| format!("Service {at} was left {is}, and its owner wants it {wanted}"))
         })
     }
+}
+
+/// An owner's Service that is open for good. Where companions may run a single pod behind it goes natively, which nobody plays here.
+fn may_open(has_companions: bool) -> bool {
+    !has_companions
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hitless_agent::instant::whole_seconds;
 use hitless_agent::view::{NodeIdentity, NodePod};
 use hitless_api::lifecycle::CONTROL;
-use hitless_api::names::{COMPANION_NEVER, IN_SERVICE, annotations, labels};
+use hitless_api::names::{IN_SERVICE, annotations, labels};
 use hitless_api::pod::ConditionView;
 use hitless_api::pod_transition_rule::{AvailableRule, TransitionRule};
 use hitless_api::{Cancel, GrantOp, PodTransitionRuleSpec, Wait};
@@ -102,6 +102,7 @@ fn nodes(ground: &mut Ground) -> Vec<Node> {
             agent.info.features =
                 ["Leave", "hold"].iter().take(1 + usize::from(holds)).map(ToString::to_string).collect();
             agent.info.features.push(Cancel::LAST_ENDPOINT_FEATURE.to_owned());
+            agent.info.features.push(GrantOp::RELABEL_FEATURE.to_owned());
             if ground.has_companions {
                 agent.info.features.push(GrantOp::DRAIN_FEATURE.to_owned());
             }
@@ -158,7 +159,8 @@ fn workload(namespace: &str, number: usize, holds: bool, nodes: &mut [Node], gro
         "Deployment" => {
             let (mut deployment, set) = named.at_rest(template, ground.wall(0));
             if !ground.has_companions {
-                deployment["metadata"]["annotations"][annotations::COMPANION] = COMPANION_NEVER.into();
+                // No second pod may run, so its pods do not go natively either.
+                deployment["spec"]["strategy"] = json!({"type": "Recreate"});
             }
             deployment["spec"]["revisionHistoryLimit"] = json!(ground.chance.pick(&[10, 10, 2, 1]));
             deployment["spec"]["progressDeadlineSeconds"] = json!(ground.chance.between(15, 60));

@@ -6,18 +6,26 @@ pub(crate) const BUGS: &[Bug] = &[
     Bug {
         what: "a pod of a CollaSet is deleted while it serves",
         changes: &[(
-            "crates/workloads/src/kinds/colla_set/plan.rs",
-            "serves && !self.world.left.contains(uid)\n    }",
-            "serves && !MUTANT && !self.world.left.contains(uid)\n    }",
+            "crates/workloads/src/removal.rs",
+            "    pod.available() || is_returning(pod) ||",
+            "    !MUTANT && pod.available() || is_returning(pod) ||",
         )],
     },
     Bug {
-        what: "a pod that is operated counts as one that does not serve",
-        changes: &[(
-            "crates/workloads/src/kinds/colla_set/plan.rs",
-            "is_returning(pod) || is_leaving(pod) || self.world.operating.contains(uid)",
-            "is_returning(pod) || !MUTANT && (is_leaving(pod) || self.world.operating.contains(uid))",
-        )],
+        // Either of them alone is caught by the other: no removal of a pod that is operated is reserved.
+        what: "a pod that is operated counts as one that does not serve, and is deleted though no removal is reserved",
+        changes: &[
+            (
+                "crates/workloads/src/removal.rs",
+                "is_returning(pod) || is_leaving(pod) || is_operated()",
+                "is_returning(pod) || !MUTANT && (is_leaving(pod) || is_operated())",
+            ),
+            (
+                "crates/workloads/src/removal.rs",
+                "(is_reserved && !serves(pod, world) && !pod.is_protected())",
+                "((MUTANT || is_reserved) && !serves(pod, world) && !pod.is_protected())",
+            ),
+        ],
     },
     Bug {
         what: "pods of a CollaSet are made whatever its ResourceContext says",

@@ -21,8 +21,8 @@ pub(crate) const BUGS: &[Bug] = &[
             ),
             (
                 "crates/rollout/src/round/companions/retire.rs",
-                "!is_served || has_no_pods || traffic",
-                "MUTANT || !is_served || has_no_pods || traffic",
+                "!is_served || has_no_pods || is_replaced",
+                "MUTANT || !is_served || has_no_pods || is_replaced",
             ),
         ],
     },

@@ -70,8 +70,8 @@ pub(crate) const BUGS: &[Bug] = &[
         what: "a place is given back on the agent's word alone",
         changes: &[(
             "crates/rollout/src/round/endings.rs",
-            "(_, Some(Evidence::NotReady) | None) => false,",
-            "(_, Some(Evidence::NotReady) | None) => MUTANT,",
+            "let proven = match evidence {",
+            "let proven = MUTANT && !was_ready || match evidence {",
         )],
     },
     Bug {
@@ -116,6 +116,14 @@ pub(crate) const BUGS: &[Bug] = &[
             "crates/rollout/src/round/fencing.rs",
             "filter(|epoch| *epoch > snapshot.epoch)",
             "filter(|epoch| !MUTANT && *epoch > snapshot.epoch)",
+        )],
+    },
+    Bug {
+        what: "a pod that is not available needs no room, whatever its version is",
+        changes: &[(
+            "crates/gate/src/decide.rs",
+            "each.candidate.absence == Absence::CostsNothing)",
+            "(MUTANT || each.candidate.absence == Absence::CostsNothing))",
         )],
     },
     Bug {

@@ -81,7 +81,7 @@ fn objects(pods: usize, version: &'static str) -> Value {
         let template =
             json!({"metadata": {"labels": {"app": name}}, "spec": {"nodeSelector": {"kubernetes.io/hostname": NODE}}});
         let patch = json!({"metadata": {"name": name}, "spec": {"selector": {"matchLabels": {"app": name}}, "template": template}});
-        let deployment = app::manifest(&Shape { replicas: 1, version, mode: None, patch, ..Shape::default() });
+        let deployment = app::manifest(&Shape { replicas: 1, version, patch, ..Shape::default() }.holding());
         let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
             "spec": {"selector": {"app": name}, "ports": [{"port": 80, "targetPort": 8080}]}});
         [deployment, service]

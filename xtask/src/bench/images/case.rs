@@ -2,6 +2,7 @@
 
 use hitless_cluster::Fault;
 use hitless_cluster::image::Ballast;
+use serde_json::{Value, json};
 
 /// Bytes of the image that comes slowly, and in how many seconds they come.
 const LARGE: usize = 6_000_000;
@@ -59,6 +60,11 @@ impl Case {
             Self::NeverReady => &[("FAIL", "unready")],
             Self::SlowStart => &[("START_DELAY", "20000")],
         }
+    }
+
+    /// How the Deployment differs from the usual one: where the version is bad its owner wants it undone soon.
+    pub(super) fn patch(self) -> Value {
+        if self.is_good() { json!({}) } else { json!({"spec": {"progressDeadlineSeconds": 20}}) }
     }
 
     /// Another seed makes a layer that no node has yet.

@@ -47,6 +47,7 @@ pub(super) fn measure(stack: &Stack, case: Case, replicas: u32, way: Way, second
         mode: None,
         update,
         gate: update.is_some(),
+        patch: case.patch(),
         ..Shape::default()
     };
     let app = App::start(&stack.cluster, &format!("bench-{name}"), &shape)?;

@@ -26,6 +26,7 @@ fn idle(cookie: u64, port: u16, milliseconds: u64) -> Connection {
         cookie,
         rqueue: 0,
         wqueue: 0,
+        shut_for_reading: false,
         info: Some(info),
     }
 }
@@ -37,7 +38,15 @@ fn busy(cookie: u64) -> Connection {
 fn target(stage: Stage) -> Target {
     let ports = vec![PortDrain { port: HTTP, treat: PortTreatment::Http1 }];
     let drain = DrainSpec { ports, ..DrainSpec::default() };
-    Target { stage, drain, probe_periods: Vec::new(), containers: Vec::new(), must_listen: false, sctp: None }
+    Target {
+        stage,
+        drain,
+        probe_periods: Vec::new(),
+        containers: Vec::new(),
+        must_listen: false,
+        sctp: None,
+        udp: false,
+    }
 }
 
 /// What two looks in a row see in the second one.
@@ -132,4 +141,25 @@ fn other_clients_are_waited_for_and_closed_whatever_siblings_do() {
     let mut looker = Looker::new();
     let ends = looker.look(Stage::Draining, Some(0), &connections, Among::Few);
     assert_eq!((looker.count.inbound, cookies(&ends.http1)), (1, vec![2]));
+}
+
+fn asked(cookie: u64) -> Connection {
+    Connection { shut_for_reading: true, ..idle(cookie, HTTP, 9000) }
+}
+
+#[test]
+fn who_was_asked_to_end_is_not_asked_again_and_is_reset_when_its_time_is_over() {
+    let mut looker = Looker::new();
+    let connections = [asked(1), idle(2, HTTP, 9000), Connection { shut_for_reading: true, ..idle(3, OTHER, 9000) }];
+    for among in [Among::Few, Among::Crowd] {
+        let ends = looker.look(Stage::Draining, Some(0), &connections, among);
+        assert_eq!((cookies(&ends.http1), cookies(&ends.overdue)), (vec![2], vec![]));
+        assert_eq!(looker.count.inbound, 3, "all are waited for");
+    }
+    let ends = looker.look(Stage::Replacing, Some(0), &connections, Among::Few);
+    assert_eq!(
+        cookies(&ends.overdue),
+        [1],
+        "its server is about to be stopped; what travels on the other port nobody has asked"
+    );
 }

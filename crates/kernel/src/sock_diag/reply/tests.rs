@@ -124,6 +124,22 @@ fn tcp_info_of_an_old_kernel_is_none_and_a_broken_attribute_an_error() {
     }
 }
 
+#[test]
+fn who_was_shut_down_for_reading_is_told() {
+    let socket = [2; DIAG_MESSAGE];
+    let is_shut = |bits: &[u8]| {
+        let length = u16::try_from(4 + bits.len()).unwrap();
+        let padding = &[0; 3][..3 * bits.len()];
+        let attribute = [&length.to_ne_bytes()[..], &INET_DIAG_SHUTDOWN.to_ne_bytes(), bits, padding].concat();
+        match first(&message(TCPDIAG_GETSOCK, 2, &[&socket[..], &attribute].concat())) {
+            Ok(Message::Socket(socket)) => socket.shut_for_reading,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!([&[0][..], &[1], &[2], &[3]].map(is_shut), [false, true, false, true]);
+    assert!(!is_shut(&[]), "a kernel that says nothing");
+}
+
 proptest! {
     #[test]
     fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {

@@ -35,9 +35,13 @@ pub(in crate::round) fn retiring<'a>(
         if ended.busy.iter().any(is_operated) {
             return false;
         }
-        let is_served = traffic.selecting(pod).any(|service| service.has_address);
+        let is_served = traffic.takes_clients(pod);
         let has_no_pods = plan.is_none_or(|(_, plan)| plan.total == 0) && wishes.is_without_pods(owner);
-        !is_served || has_no_pods || traffic.stand_in(pod, &serving) != StandIn::None
+        let is_replaced = match traffic.stand_in(pod, &serving) {
+            StandIn::Serves | StandIn::OnOtherNodes(_) => true,
+            StandIn::ExceptFor(_) | StandIn::None => false,
+        };
+        !is_served || has_no_pods || is_replaced
     };
     let in_service = |pod: &&PodView| pod.in_service().is_some_and(|condition| condition.is_true);
     let companions = snapshot.companions.iter().map(|pod| &**pod);

@@ -1,9 +1,12 @@
 //! Where the rules let no pod go because too few would be left, a companion pod that serves makes room.
 
+use hitless_api::pod::PodView;
 use hitless_gate::{Decision, Reason, RuleVerdict, Verdict};
 
 use super::waiting;
+use crate::mode::Forecast;
 use crate::round::candidates::{Basis, Operable};
+use crate::round::draft::Draft;
 use crate::round::wait_reason::WaitReason;
 
 impl Basis<'_, '_> {
@@ -15,6 +18,38 @@ impl Basis<'_, '_> {
         }
         let plan = self.may_try(operable)?;
         Some(waiting(plan, self.stage(plan, true)?))
+    }
+
+    /// Whether a companion may run beside the pod, and helps it: a rule wants all pods to stay, or nobody serves while the pod is
+    /// operated.
+    pub(in crate::round) fn helps_beside(
+        &self,
+        operable: &Operable<'_>,
+        answer: &Verdict,
+        outcome: &Result<Forecast, WaitReason>,
+    ) -> bool {
+        let is_alone = outcome.as_ref().is_ok_and(|expected| expected.is_alone);
+        operable.pod.gated && (is_alone || answer.denied().any(wants_all)) && self.may_have(operable).is_some()
+    }
+
+    /// Where nobody can read companion pods: whether one is taken to serve already. One that is made stands in for one pod at a time.
+    pub(in crate::round) fn assumes_room(&self, operable: &Operable<'_>, answer: &Verdict, draft: &Draft<'_>) -> bool {
+        let is_asked = self.snapshot.unknown.companions && operable.pod.gated;
+        if !is_asked || !answer.rules.iter().all(lets_go_with_one_more) {
+            return false;
+        }
+        let is_taken = |pod: &PodView| draft.reservation(&pod.id.namespace, &pod.id.uid).is_some();
+        self.may_have(operable).is_some_and(|plan| !self.wishes.pods_of(plan).any(is_taken))
+    }
+}
+
+/// Whether the rule lets none of all pods go, and would let one go beside one that stands in for it.
+#[must_use]
+pub fn wants_all(rule: &RuleVerdict) -> bool {
+    match (rule.verdict, &rule.because) {
+        (Decision::Denied, Reason::MinAvailable { quota, total, .. }) => quota == total,
+        (Decision::Denied, Reason::MaxUnavailable { quota: 0, .. }) => rule.is_disruption_budget(),
+        (Decision::Allowed | Decision::Denied, _) => false,
     }
 }
 

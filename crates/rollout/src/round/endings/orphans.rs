@@ -8,7 +8,7 @@ use hitless_api::{PodRef, Reservation, digest};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
-use super::{Endings, Read};
+use super::{Ended, Endings, Read};
 use crate::round::change::Change;
 use crate::round::wishes::Wishes;
 use crate::snapshot::{Evidence, OperationKey, Snapshot};
@@ -30,6 +30,10 @@ pub(super) fn in_namespaces<'a>(
     let mut fenced: BTreeMap<&'a str, Vec<(&'a str, &'a str, OperationKey)>> = BTreeMap::new();
     for (namespace, ledger) in snapshot.ledgers.iter().filter(|(namespace, _)| *namespace != CLUSTER) {
         for (uid, reservation) in &ledger.spec.reservations {
+            if reservation.removal {
+                removal(namespace, uid, reservation, wishes, snapshot, ended, changes);
+                continue;
+            }
             let node = reservation.node.as_str();
             let known = snapshot.node_transitions.get(node);
             let named =
@@ -80,6 +84,36 @@ pub(super) fn in_namespaces<'a>(
     }
     for (node, reservations) in fenced {
         free_behind_a_fence(node, reservations, snapshot, now, endings);
+    }
+}
+
+/// The removal of a pod that serves nobody. It counts until the pod is seen to be on its way out, and so is counted by itself, or is gone;
+/// and where it is not wished any more, because the pod serves again or is as it should be.
+fn removal<'a>(
+    namespace: &'a str,
+    uid: &'a str,
+    reservation: &Reservation,
+    wishes: &Wishes<'a>,
+    snapshot: &Snapshot,
+    ended: &mut Ended<'a>,
+    changes: &mut Vec<Change<'a>>,
+) {
+    let operation = OperationKey::reserved(reservation);
+    let is_due = wishes.by_pod.get(uid).is_some_and(|wish| {
+        wish.removal.is_some() && wish.intent.as_ref().is_ok_and(|intent| intent.id() == operation.id)
+    });
+    let is_over = match wishes.pods.get(uid) {
+        Some(pod) => pod.terminating || !is_due,
+        None => snapshot.evidence.get(&operation) == Some(&Evidence::Gone),
+    };
+    if is_over {
+        changes.push(Change::Release { namespace, pod_uid: uid, operation });
+        return;
+    }
+    ended.busy.insert(uid);
+    if !wishes.pods.contains_key(uid) {
+        let (namespace, name) = (namespace.to_owned(), reservation.pod.clone());
+        ended.reads.push(Read { operation, pod: PodRef { namespace, name, uid: uid.to_owned() } });
     }
 }
 

@@ -5,7 +5,7 @@ use crate::gate_cache::GateCache;
 use crate::reload::Content;
 use crate::round::{Round, Write, round};
 use hitless_workloads::Request;
-use hitless_workloads::config::Config;
+use hitless_workloads::config::{Config, ConfigHash};
 use serde_json::{Value, json};
 
 const HASH: &str = "00000000000000aa";
@@ -39,7 +39,7 @@ fn snapshot(recorded: Option<&str>, found: Found) -> Snapshot {
 }
 
 fn there(since: Timestamp, differs_since: Timestamp) -> Found {
-    let config = Config { hash: HASH.to_owned(), mounted: None };
+    let config = Config { hash: ConfigHash::plain(HASH), mounted: None, init: BTreeMap::new() };
     Found::There(Content { config, since, differs_since })
 }
 
@@ -66,6 +66,22 @@ fn what_is_found_first_is_recorded_and_restarts_nothing() {
     assert_eq!(writes(&round), [("record-config", vec![recorded])]);
     let round = decided(&snapshot(Some(HASH), there(at(0), at(0))), at(100));
     assert_eq!((writes(&round), round.wake_at), (vec![], None), "it is recorded");
+}
+
+/// An update to a controller that has a key restarts nobody.
+#[test]
+fn what_was_recorded_without_a_key_counts_until_something_else_is_there() {
+    let keyed = |plain: &str| {
+        let Found::There(content) = there(at(0), at(0)) else { panic!("it is there") };
+        let config = Config { hash: ConfigHash::plain(HASH).after(plain), ..content.config };
+        Found::There(Content { config, ..content })
+    };
+    let round = decided(&snapshot(Some(OTHER), keyed(OTHER)), at(100));
+    assert_eq!(writes(&round), []);
+    let round = decided(&snapshot(Some(OTHER), keyed("0000000000000000")), at(100));
+    let [(verb, changed)] = &writes(&round)[..] else { panic!("{:?}", round.steps) };
+    let written = changed.iter().filter(|each| each.contains(HASH)).count();
+    assert_eq!((*verb, written), ("restart-by-annotation", 2), "on the workload and its template: {changed:?}");
 }
 
 #[test]
@@ -113,4 +129,66 @@ fn a_restart_waits_for_the_native_controller() {
     let explained = crate::round::explain(&native, &mut GateCache::default(), at(100), |_| false);
     assert_eq!(explained.workloads[0].reload, Some(Reload::Later));
     assert_eq!(writes(&explained.round), vec![]);
+}
+
+#[test]
+fn what_pods_get_that_are_about_to_be_made_anew_is_recorded_before_and_restarts_nothing_after() {
+    let held = |recorded: &str| {
+        let mut snapshot = snapshot(Some(recorded), there(at(0), at(0)));
+        let annotations = json!({"hitless.dev/update": "in-place", "hitless.dev/reload": "auto", "hitless.dev/rollout": "held",
+            "hitless.dev/config": recorded});
+        let container = json!({"name": "web", "image": "web:v1", "envFrom": [{"configMapRef": {"name": "new"}}]});
+        let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": "web", "namespace": "shop", "uid": "u", "resourceVersion": "7", "annotations": annotations},
+            "spec": {"replicas": 0, "paused": true, "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container]}}}});
+        snapshot.objects[0] = Arc::new(kind::read(deployment).unwrap().unwrap());
+        snapshot
+    };
+    let recorded = format!("/metadata/annotations/hitless.dev~1config={HASH:?}");
+    assert_eq!(writes(&decided(&held(OTHER), at(0))), [("record-config", vec![recorded])]);
+    let verbs: Vec<&str> = writes(&decided(&held(HASH), at(0))).into_iter().map(|(verb, _)| verb).collect();
+    assert_eq!(verbs, ["unpause"]);
+}
+
+/// A Deployment that recorded `before` of its init container `render`; what that uses is `now`.
+fn rendered(update: &str, before: Option<&str>, now: &str, hash: &str) -> Snapshot {
+    let init = |hash: &str| [("render".to_owned(), ConfigHash::plain(hash))].into();
+    let config = |init| Config { hash: ConfigHash::plain(hash), mounted: None, init };
+    let content = Content { config: config(init(now)), since: at(0), differs_since: at(0) };
+    let mut snapshot = snapshot(Some(HASH), Found::There(content));
+    let deployment = Arc::make_mut(&mut snapshot.objects[0]);
+    deployment.annotations.insert("hitless.dev/update".to_owned(), update.to_owned());
+    if let Some(before) = before {
+        let recorded = InitConfig::have(&config(init(before)));
+        deployment.annotations.insert("hitless.dev/init-config".to_owned(), recorded.text());
+    }
+    snapshot
+}
+
+#[test]
+fn what_an_init_container_uses_asks_for_new_pods_and_nothing_is_restarted_in_vain() {
+    let round = decided(&rendered("in-place", Some("1"), "2", HASH), at(10));
+    let [(verb, changed)] = writes(&round).try_into().unwrap();
+    assert_eq!((verb, changed.len()), ("restart-by-annotation", 4));
+    let template = changed[1].strip_prefix("/spec/template/metadata/annotations/hitless.dev~1config=").unwrap();
+    assert!(template != format!("{HASH:?}") && changed[2].ends_with(&format!("config={HASH:?}")), "{changed:?}");
+    let text: String = serde_json::from_str(changed[3].split_once('=').unwrap().1).unwrap();
+    let recorded: Value = serde_json::from_str(&text).unwrap();
+    let new_pods = json!({"config": template.trim_matches('"'), "for": ["render"]});
+    assert_eq!(recorded, json!({"containers": {"render": "2"}, "newPods": new_pods}));
+    let told = round.steps[0].done.as_ref().unwrap();
+    assert!(told.text.contains("init container render uses") && told.text.ends_with("made anew"), "{}", told.text);
+    let refused = decided(&rendered("in-place-only", Some("1"), "2", OTHER), at(10));
+    assert_eq!(writes(&refused), []);
+    let note = refused.events.iter().find(|note| note.reason == "ReloadRefused").unwrap();
+    assert!(note.text.contains("init container render uses"), "{}", note.text);
+}
+
+#[test]
+fn what_init_containers_do_not_use_restarts_in_place_and_a_version_that_recorded_nothing_for_them_is_followed() {
+    let in_place = decided(&rendered("in-place-only", Some("1"), "1", OTHER), at(10));
+    assert!(in_place.steps[0].done.as_ref().unwrap().text.ends_with("restart in place"));
+    assert_eq!(writes(&decided(&rendered("in-place", None, "1", HASH), at(10)))[0].0, "record-config");
+    let unknown = decided(&rendered("in-place", None, "1", OTHER), at(10));
+    assert!(unknown.steps[0].done.as_ref().unwrap().text.ends_with("made anew"), "the change may be its own");
 }

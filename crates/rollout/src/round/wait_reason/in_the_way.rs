@@ -1,10 +1,11 @@
 //! Finds what is in the way of any operation of a pod: in the pod itself, its Node, or the agent there.
 
 use crate::mode::{AgentStatus, OperationSettings, PodContext, Policies, Traffic, WorkloadFacts};
+use hitless_api::names;
 use hitless_api::pod::PodView;
 
 use super::WaitReason;
-use crate::snapshot::{AgentState, Snapshot};
+use crate::snapshot::{AgentState, Snapshot, is_agent};
 
 /// What is in the way of any operation of the pod, whatever the rules say, the first reason first.
 pub(in crate::round) fn in_the_way<'s>(
@@ -19,6 +20,8 @@ pub(in crate::round) fn in_the_way<'s>(
 pub(in crate::round) fn of_pod(pod: &PodView) -> Option<WaitReason> {
     if pod.is_mirror() {
         Some(WaitReason::StaticPod)
+    } else if let Some(large) = pod.too_large() {
+        Some(WaitReason::TooLarge(large))
     } else if pod.host_network {
         Some(WaitReason::HostNetwork)
     } else if pod.owner.as_ref().is_some_and(|owner| owner.group_kind.is("batch", "Job")) {
@@ -40,9 +43,37 @@ fn node_gone(pod: &PodView, snapshot: &Snapshot) -> Option<WaitReason> {
     known.is_none_or(|known| created_again(&known.uid)).then(|| WaitReason::NodeGone(node.clone()))
 }
 
-fn no_agent(pod: &PodView, snapshot: &Snapshot) -> Option<WaitReason> {
+/// That no Ready agent is on the pod's node, with what is known of the one there.
+#[must_use]
+pub fn no_agent(pod: &PodView, snapshot: &Snapshot) -> Option<WaitReason> {
     let node = pod.node.as_ref().filter(|_| !snapshot.unknown.agents)?;
-    (snapshot.agents.get(node) != Some(&AgentState::Ready)).then(|| WaitReason::AgentNotReady(node.clone()))
+    match snapshot.agents.get(node) {
+        Some(AgentState::Ready) => None,
+        Some(AgentState::Never) => Some(WaitReason::NoAgentPossible(node.clone())),
+        Some(AgentState::MissingSince(_)) | None => {
+            Some(WaitReason::AgentNotReady { node: node.clone(), why: about_agent(snapshot, node) })
+        }
+    }
+}
+
+/// What the agent's own pod says. Its owner is an administrator; who waits for it often may not even see that pod.
+fn about_agent(snapshot: &Snapshot, node: &str) -> String {
+    let agents = snapshot.pods.iter().filter(|pod| is_agent(pod) && !pod.finished && pod.node.as_deref() == Some(node));
+    // During an update of the DaemonSet the next one.
+    let Some(agent) = agents.min_by_key(|pod| pod.terminating) else {
+        return format!("the DaemonSet {} has no pod there", names::AGENT);
+    };
+    let ready = agent.conditions.get("Ready").filter(|ready| !ready.is_true);
+    let since =
+        ready.and_then(|ready| ready.since).map(|since| since.strftime(", since %Y-%m-%dT%H:%M:%SZ").to_string());
+    let state = if agent.terminating { "is being deleted" } else { "is not Ready" };
+    let statuses = agent.containers.iter().filter_map(|container| container.status.as_ref());
+    let words: Vec<String> = statuses
+        .flat_map(|status| [status.waiting.clone(), status.trouble.as_deref().map(str::to_owned)])
+        .flatten()
+        .collect();
+    let words = if words.is_empty() { String::new() } else { format!(" ({})", words.join(": ")) };
+    format!("its pod {} {state}{}{words}", agent.id.name, since.unwrap_or_default())
 }
 
 /// Why the pod can't be operated, as far as the pod itself tells: nothing else is known of the cluster.
@@ -56,8 +87,61 @@ pub fn unfit(pod: &PodView) -> Option<WaitReason> {
             agent: AgentStatus::default(),
             operation: None,
             delay_seconds: 0,
+            is_unfetched: false,
         };
         let why = OperationSettings::of(context, &Policies::default(), &Traffic::new(&[], &[])).err()?;
         Some(WaitReason::not_operable(why, pod.node.as_deref().unwrap_or_default()))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use jiff::Timestamp;
+    use k8s_openapi::api::core::v1::Pod;
+    use serde_json::{Value, json};
+
+    fn view(pod: Value) -> PodView {
+        PodView::from(&serde_json::from_value::<Pod>(pod).unwrap())
+    }
+
+    fn text(agents: &[Value]) -> String {
+        let pod = view(
+            json!({"metadata": {"namespace": "shop", "name": "web"}, "spec": {"nodeName": "n1", "containers": []}}),
+        );
+        let snapshot = Snapshot {
+            pods: agents.iter().cloned().map(view).map(Arc::new).collect(),
+            agents: BTreeMap::from([("n1".to_owned(), AgentState::MissingSince(Timestamp::UNIX_EPOCH))]),
+            ..Snapshot::default()
+        };
+        no_agent(&pod, &snapshot).unwrap().text()
+    }
+
+    /// Who waits may be a tenant who can't see the agent's pod, so the words say what that pod says.
+    #[test]
+    fn why_no_agent_is_ready_is_told_with_its_pod_since_when_and_what_to_look_at() {
+        let agent = |node: &str, status: Value| {
+            json!({"metadata": {"namespace": "hitless-system", "name": format!("hitless-agent-{node}"),
+                "labels": {"app.kubernetes.io/name": "hitless-agent"}},
+                "spec": {"nodeName": node, "containers": [{"name": "agent", "image": "a"}]}, "status": status})
+        };
+        let killed = json!({
+            "conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-02T03:04:05Z"}],
+            "containerStatuses": [{"name": "agent", "image": "a", "imageID": "", "ready": false, "restartCount": 4,
+                "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+                "lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}]});
+        let said = text(&[agent("n2", killed.clone()), agent("n1", killed)]);
+        assert_eq!(
+            said,
+            "no Ready hitless-agent is on its node n1: its pod hitless-agent-n1 is not Ready, since 2026-01-02T03:04:05Z \
+             (CrashLoopBackOff: OOMKilled with exit code 137); an administrator finds out why with kubectl -n hitless-system describe pods \
+             -l app.kubernetes.io/name=hitless-agent --field-selector spec.nodeName=n1"
+        );
+        let none = text(&[]);
+        assert!(none.contains("the DaemonSet hitless-agent has no pod there"), "{none}");
+    }
 }

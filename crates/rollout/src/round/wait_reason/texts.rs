@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
-use hitless_api::{Hook, InvalidDrain, NodeTransitionSpec};
+use hitless_api::names::SYSTEM_NAMESPACE;
+use hitless_api::{Hook, InvalidDrain, NodeTransitionSpec, TransitionResult, names};
 
 use super::{NotFetched, WaitReason};
-use crate::snapshot::NodeUnfit;
 
 impl WaitReason {
     /// What it waits for and what to do, for people.
@@ -40,19 +40,29 @@ impl WaitReason {
             Self::ServiceBusy { service, pod } => {
                 format!("Service {service} has no other endpoint and can't be opened before pod {pod} is back or gone")
             }
+            Self::SiblingAway(pod) => format!("no other pod serves before pod {pod}, which is being operated, is back"),
+            Self::TooLarge(large) => large.to_string(),
             Self::HostNetwork => "it uses its node's network (hostNetwork); such pods are not operated".to_owned(),
             Self::StaticPod => "it is a static pod of its kubelet; such pods are not operated".to_owned(),
             Self::Job => "it belongs to a Job; such pods are not operated".to_owned(),
             Self::Terminating => "the pod is being deleted".to_owned(),
             Self::NotScheduled => "the pod has no node yet".to_owned(),
             Self::NodeGone(node) => format!("its node {node} is gone or was created again"),
-            Self::AgentNotReady(node) => format!("no Ready hitless-agent is on its node {node}"),
+            Self::AgentNotReady { node, why } if why.is_empty() => {
+                format!("no Ready hitless-agent is on its node {node}")
+            }
+            Self::AgentNotReady { node, why } => format!("no Ready hitless-agent is on its node {node}: {why}"),
+            Self::NoAgentPossible(node) => {
+                format!(
+                    "no agent is ever on its node {node}: the DaemonSet hitless-agent has no pod there by its own affinity"
+                )
+            }
             Self::NodeFull(node) => {
                 format!("node {node} has as many grants as fit ({})", NodeTransitionSpec::MAX_GRANTS)
             }
             Self::ImagePulling { image, node } => format!("image {image} is being fetched to node {node}"),
             Self::ImageNotFetched { image, node, why } => match why {
-                NotFetched::Failed { reason, message } => {
+                NotFetched::Failed { reason, message, attempt: _ } => {
                     format!("image {image} can't be fetched to node {node}: {reason}: {message}")
                 }
                 NotFetched::Refused(words) => {
@@ -63,10 +73,7 @@ impl WaitReason {
                         "image {image} is not on node {node}, whose kubelet has made no sandbox for pod {pod} yet, which fetches it"
                     )
                 }
-                NotFetched::Node(NodeUnfit::Cordoned) => {
-                    format!("image {image} is not on node {node}, and nothing is fetched to a cordoned node")
-                }
-                NotFetched::Node(NodeUnfit::Pressure(condition)) => {
+                NotFetched::Pressure(condition) => {
                     format!("image {image} is not on node {node}, and nothing is fetched to a node with {condition}")
                 }
             },
@@ -75,13 +82,21 @@ impl WaitReason {
             }
             Self::Companion { pod, stage } => stage.text(pod),
             Self::Pool { name, why } => why.text(name),
+            Self::MadeAnew => {
+                "as many pods of its workload as may be are being made anew, or are not Ready at their new version yet"
+                    .to_owned()
+            }
             Self::PrefetchOnly => {
                 "its images are on its node, and the workload has the annotation hitless.dev/prefetch: only".to_owned()
             }
             Self::Paused { pause, .. } => pause.to_string(),
+            Self::Dependency(pod) => format!(
+                "pods of the version before have become not Ready, too, while pod {pod} is being operated: what all of them need is away"
+            ),
             Self::Reload => {
                 "a ConfigMap or Secret that it uses has changed a moment ago; both changes are made at once".to_owned()
             }
+            Self::NamespaceUnread(unread) => unread.clause(),
             Self::OwnerUnreadable(kind) => format!("its workload is a {kind}, and the controller can't list those now"),
             Self::LeftToKuperator(kuperator) => format!("{kuperator}, and its workload is left to it"),
             Self::LedgerFull => "the namespace's ledger has as many reservations as fit".to_owned(),
@@ -95,6 +110,8 @@ impl WaitReason {
                 "the application of this pod says never".to_owned()
             }
             Self::ApplicationRefused(message) => message.clone(),
+            Self::Natively(why) => format!("{why}; the Deployment controller rolls it"),
+            Self::LossExpected(why) => format!("{why}; natively another pod would serve first"),
             Self::Halted { pod, reason, way_back: false } => format!("the operation of pod {pod} ended as {reason}"),
             Self::Halted { pod, reason, way_back: true } => format!(
                 "the partition keeps pod {pod} at the version before, and its operation back to that ended as {reason}"
@@ -107,6 +124,18 @@ impl WaitReason {
     pub fn unblock(&self) -> Option<Cow<'static, str>> {
         match self {
             Self::Paused { pause, workload } => Some(pause.unblock(workload).into()),
+            Self::AgentNotReady { node, .. } => Some(
+                format!(
+                    "an administrator finds out why with kubectl -n {SYSTEM_NAMESPACE} describe pods -l {}={} --field-selector \
+                     spec.nodeName={node}",
+                    names::APP_LABEL,
+                    names::AGENT
+                )
+                .into(),
+            ),
+            Self::Halted { pod, reason, .. } if reason.ends_with(TransitionResult::ROLLBACK_NOT_READY) => Some(
+                format!("it does not start again with the version before either; a new pod may: kubectl delete pod {pod}").into(),
+            ),
             other => other.advice().map(Cow::Borrowed),
         }
     }
@@ -121,27 +150,28 @@ impl WaitReason {
             | Self::Obstacle(_)
             | Self::ServicePublishing(_)
             | Self::ServiceBusy { .. }
+            | Self::SiblingAway(_)
+            | Self::TooLarge(_)
             | Self::HostNetwork
             | Self::StaticPod
             | Self::Job
             | Self::Terminating
             | Self::Learning(_)
             | Self::ImagePulling { .. }
+            | Self::MadeAnew
+            | Self::Dependency(_)
             | Self::Reload
-            // The workload has a name.
-            | Self::Paused { .. } => None,
+            | Self::Natively(_)
+            // The workload and the node have names.
+            | Self::Paused { .. }
+            | Self::AgentNotReady { .. } => None,
             Self::ImageNotFetched { why: NotFetched::Failed { .. } | NotFetched::Refused(_), .. } => {
                 Some("its pods stay as they are, and it is tried again by itself; correct the cause or the image")
             }
             Self::ImageNotFetched { why: NotFetched::NoSandbox(_), .. } => Some(
                 "its pods stay as they are, and it goes on by itself; the Events of that pod say what its node waits for, often the network plugin",
             ),
-            Self::ImageNotFetched { why: NotFetched::Node(NodeUnfit::Cordoned), .. } => {
-                Some("uncordon the node, or let its pods go elsewhere")
-            }
-            Self::ImageNotFetched { why: NotFetched::Node(NodeUnfit::Pressure(_)), .. } => {
-                Some("make room on the node")
-            }
+            Self::ImageNotFetched { why: NotFetched::Pressure(_), .. } => Some("make room on the node"),
             Self::Companion { stage, .. } => stage.unblock(),
             Self::Pool { why, .. } => why.unblock(),
             Self::PrefetchOnly => Some("remove the annotation to go on"),
@@ -162,10 +192,9 @@ impl WaitReason {
             Self::ServiceOpen(_) => Some("wait until that operation ends"),
             Self::NotScheduled => Some("its Events say why"),
             Self::NodeGone(_) => Some("the pod goes with it; delete it if it does not"),
-            Self::AgentNotReady(_) => Some(
-                "look at the DaemonSet: kubectl -n hitless-system get pods -o wide -l app.kubernetes.io/name=hitless-agent",
-            ),
+            Self::NoAgentPossible(_) => Some("delete the pod, so that it is made anew"),
             Self::NodeFull(_) => Some("wait until some of its operations end"),
+            Self::NamespaceUnread(unread) => Some(unread.advice()),
             Self::OwnerUnreadable(_) => Some("see the controller's log for what the API server says"),
             Self::LeftToKuperator(_) => Some("remove it to go on with hitless (docs/migration.md)"),
             Self::LedgerFull => Some("wait until some operations end"),
@@ -175,6 +204,9 @@ impl WaitReason {
             ),
             Self::ApplicationRefused(_) => Some(
                 "it serves as it is, and other pods go on; to overrule what it has said by itself: kubectl annotate pod POD hitless.dev/task-; a hook's answer counts until the target changes",
+            ),
+            Self::LossExpected(_) => Some(
+                "to go on all the same wish a mode: kubectl annotate pod POD hitless.dev/mode=Hold, or a DrainPolicy; a companion pod or a second replica spares its clients, and hitless.dev/update: in-place lets it go natively",
             ),
             Self::Halted { way_back: false, .. } => Some("set another image, or the old one again"),
             // The template has nothing to do with it.

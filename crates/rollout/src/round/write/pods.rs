@@ -1,6 +1,6 @@
 //! What a round wants written of pods: who is in service without an agent, who fetches images, who serves as a companion.
 
-use crate::prefetch::Pull;
+use crate::prefetch::{Pull, Resources};
 use hitless_api::{ObjectRef, PodRef};
 use serde_json::Value;
 
@@ -53,6 +53,8 @@ pub enum PrefetchWrite {
         pull: Pull,
         /// Which attempt it is.
         attempt: u32,
+        /// What it asks for.
+        resources: Resources,
         /// Whom it goes with.
         owner: ObjectRef,
     },

@@ -35,6 +35,8 @@ pub struct EndedHold {
     pub id: String,
     /// When it was reserved, if it still is.
     pub reserved_since: Option<Timestamp>,
+    /// The uid of its pod, where an EndpointSlice of the Service has to call the pod ready first.
+    pub serving: Option<String>,
 }
 
 impl EndedHold {
@@ -124,7 +126,7 @@ mod tests {
             (None, Some(ledger("uid-1.a", first)), false, "it has a reservation that was not seen"),
             (None, Some(ledger("uid-1.b", first)), true, "the reservation is another operation's"),
         ] {
-            let ended = EndedHold { id: "uid-1.a".to_owned(), reserved_since: known };
+            let ended = EndedHold { id: "uid-1.a".to_owned(), reserved_since: known, serving: None };
             assert_eq!(ended.is_over(now.as_ref()), is_over, "{why}");
         }
     }

@@ -37,7 +37,7 @@ async fn a_right_that_is_given_later_is_found_and_until_then_it_is_said_to_be_mi
     let (wake, allowed) = (Arc::new(Notify::new()), Arc::new(AtomicBool::new(false)));
     let cache = Cache::new("ConfigMap", |map: ConfigMap| map.metadata.name, wake.clone(), Metrics::default());
     let (access, token) = (Access::new(wake.clone()), CancellationToken::new());
-    let api = Api::namespaced(client(allowed.clone()), "shop");
+    let api = kube::Api::<ConfigMap>::namespaced(client(allowed.clone()), "shop");
     let selection = Selection::all(Listing::Paged(500));
     let run = tokio::spawn(run_if_allowed(api, selection, cache.clone(), access.clone(), token.clone()));
     wake.notified().await;

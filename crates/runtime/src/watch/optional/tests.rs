@@ -189,7 +189,7 @@ impl Watched {
         let view = |object: DynamicObject| object.metadata.name;
         let cache = Cache::new("Set", view, wake.clone(), Metrics::default());
         let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("example.org", "v1", "Set"), "sets");
-        let api = Api::all_with(server.client(), &resource);
+        let api: Api<DynamicObject> = Api::all_with(server.client(), &resource);
         let definition = Definition { name: NAME.into(), version: "v1".into() };
         let task = tokio::spawn(run_optional(
             server.client(),

@@ -8,6 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::claims;
 use crate::kinds::pod_decoration::mark_among;
 use crate::object::{Body, Object, OptIn, Typed};
 use crate::template::Template;
@@ -182,8 +183,11 @@ fn fault(spec: &CollaSetSpec) -> Option<String> {
     if selector::is_empty(&spec.selector) {
         return Some("spec.selector is empty; name a label of the template there".to_owned());
     }
-    if !selector::matches(&spec.selector, &labels) {
-        let wanted = selector::text(&spec.selector);
+    let wanted = match selector::read(&spec.selector) {
+        Ok(wanted) => wanted,
+        Err(fault) => return Some(format!("spec.selector: {fault}")),
+    };
+    if !wanted.matches(&labels) {
         return Some(format!("spec.selector ({wanted}) does not select the labels of spec.template; make them match"));
     }
     if let Some(mark) = mark_among(labels.keys()) {
@@ -204,6 +208,20 @@ fn fault(spec: &CollaSetSpec) -> Option<String> {
 }
 
 impl CollaSetBody {
+    /// Names of its claim templates.
+    #[must_use]
+    pub fn claim_names(&self) -> Vec<String> {
+        self.claims.iter().map(|template| claims::name_of(template).to_owned()).collect()
+    }
+
+    /// Names of its claim templates that `other` has not, or not as they are.
+    #[must_use]
+    pub fn claims_not_in(&self, other: &Self) -> Vec<String> {
+        let known = claims::normal(&other.claims);
+        let own = claims::normal(&self.claims).into_iter().filter(|template| !known.contains(template));
+        own.map(|template| claims::name_of(&template).to_owned()).collect()
+    }
+
     /// Nobody else is there to do it.
     pub(crate) fn opt_in(&self) -> OptIn {
         match self.policy {

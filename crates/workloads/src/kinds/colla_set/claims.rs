@@ -1,21 +1,33 @@
 //! PersistentVolumeClaims of a CollaSet: one for each instance id and template.
 //!
-//! A claim is deleted only where its id is given up (`ScaleIn` in the ResourceContext), or where a pod of a later template is there and
-//! has another one. Nothing is deleted because nobody is known to need it: what a cache does not show may be there.
+//! A claim is deleted only where its id is given up (`ScaleIn` in the ResourceContext), or where every pod is available with a later
+//! template, and has another one. Nothing is deleted because nobody is known to need it: what a cache does not show may be there.
+//!
+//! A claim that outlives its CollaSet (`whenDeleted: Retain`) has no owner, as those of StatefulSets: the garbage collector acts on
+//! all that has one as soon as the CollaSet is deleted in the foreground, or its definition is, before any finalizer goes. The label
+//! [`labels::CLAIM_OF`] says whose it is.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use hitless_api::event::{EventNote, Severity};
+use hitless_api::names::labels;
 use hitless_api::pod::PodView;
-use hitless_api::{digest, selector};
+use hitless_api::{JsonPatch, digest, selector};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::plan::Work;
 use super::roster::Instance;
-use super::{CLAIM, CollaSet, names, naming, owner};
+use super::{CLAIM, COLLA_SET, CollaSet, is_controlled, names, naming, owner};
 use crate::object::{Body, Object};
+use crate::plan::note;
 use crate::world::World;
 use crate::write::Write;
+
+/// So many claims are named in an Event.
+const NAMED: usize = 10;
+const OWNERS: [&str; 2] = ["metadata", "ownerReferences"];
 
 /// What only a PersistentVolumeClaim has.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -23,18 +35,34 @@ use crate::write::Write;
 pub struct ClaimBody {
     /// `status.phase`.
     pub phase: String,
+    /// uids of all `metadata.ownerReferences`, in their order.
+    pub owners: Vec<String>,
 }
 
 #[derive(Deserialize)]
 struct Raw {
     #[serde(default)]
+    metadata: Value,
+    #[serde(default)]
     status: Value,
 }
 
 impl From<Raw> for ClaimBody {
-    fn from(Raw { status }: Raw) -> Self {
-        Self { phase: status["phase"].as_str().unwrap_or_default().to_owned() }
+    fn from(Raw { metadata, status }: Raw) -> Self {
+        let owners = metadata["ownerReferences"].as_array().into_iter().flatten();
+        Self {
+            phase: status["phase"].as_str().unwrap_or_default().to_owned(),
+            owners: owners.map(|owner| owner["uid"].as_str().unwrap_or_default().to_owned()).collect(),
+        }
     }
+}
+
+/// uid of the CollaSet that a claim without a controller says it is of.
+pub(crate) fn of_claim(object: &Object) -> Option<&str> {
+    let is_one = matches!(object.body, Body::Claim(_)) && object.owner.is_none() && is_controlled(&object.labels);
+    let is_whole = [names::INSTANCE_ID, names::CLAIM_TEMPLATE].iter().all(|key| object.labels.contains_key(*key));
+    let is_let_go = object.labels.contains_key(names::ORPHANED);
+    object.labels.get(labels::CLAIM_OF).map(String::as_str).filter(|_| is_one && is_whole && !is_let_go)
 }
 
 /// Claim templates without what only Kubernetes or a serializer adds.
@@ -55,7 +83,7 @@ fn hash(template: &Value) -> String {
     digest::short(&json!(normal(std::slice::from_ref(template))))
 }
 
-fn name_of(template: &Value) -> &str {
+pub(super) fn name_of(template: &Value) -> &str {
     template["metadata"]["name"].as_str().unwrap_or_default()
 }
 
@@ -82,7 +110,8 @@ pub(super) struct Claims<'a> {
 
 impl<'a> Claims<'a> {
     pub(super) fn of(set: CollaSet<'a>, world: &World<'a>) -> Self {
-        let is_claim = |object: &&&Object| matches!(object.body, Body::Claim(_));
+        let is_claim =
+            |object: &&&Object| matches!(object.body, Body::Claim(_)) && object.id.namespace == set.object.id.namespace;
         let own: Vec<&'a Object> = world.children(&set.object.id.uid).iter().filter(is_claim).copied().collect();
         let mut by_id: BTreeMap<&'a str, Vec<&'a Object>> = BTreeMap::new();
         for claim in own.iter().copied().filter(|claim| !claim.deleting) {
@@ -116,7 +145,7 @@ impl<'a> Claims<'a> {
             own.sort_by_key(|claim| (label(claim, names::CLAIM_HASH) != hash, &claim.id.name));
             let claim = if let Some(claim) = own.first() {
                 claim.id.name.clone()
-            } else if let Some(kept) = self.kept(id, is_it, world) {
+            } else if let Some(kept) = self.kept((id, &hash), is_it, world) {
                 needed.writes.push(self.take_on(kept, id));
                 kept.id.name.clone()
             } else {
@@ -132,18 +161,19 @@ impl<'a> Claims<'a> {
         Some(needed)
     }
 
-    /// One that an earlier CollaSet of the same selector has left behind.
-    fn kept(&self, id: i32, is_it: impl Fn(&&Object) -> bool, world: &World<'a>) -> Option<&'a Object> {
+    /// One that an earlier CollaSet of the same selector has left behind, the newest of the same template first.
+    fn kept(&self, (id, hash): (i32, &str), is_it: impl Fn(&&Object) -> bool, world: &World<'a>) -> Option<&'a Object> {
         let id = id.to_string();
         let is_free = |claim: &&&Object| {
             label(claim, names::INSTANCE_ID) == id
                 && !claim.deleting
                 && !claim.labels.contains_key(names::ORPHANED)
                 && claim.labels.contains_key(names::CLAIM_HASH)
-                && selector::matches(&self.set.body.label_selector, &claim.labels)
+                && selector::read(&self.set.body.label_selector).is_ok_and(|own| own.matches(&claim.labels))
         };
         let all = world.unowned_claims(&self.set.object.id.namespace).iter();
-        all.filter(is_free).copied().find(|claim| is_it(claim))
+        let all = all.filter(is_free).copied().filter(|claim| is_it(claim));
+        all.min_by_key(|claim| (label(claim, names::CLAIM_HASH) != hash, Reverse(claim.created), &claim.id.name))
     }
 
     fn create(&self, id: i32, template: &Value, name: &str, hash: &str) -> Write {
@@ -156,33 +186,78 @@ impl<'a> Claims<'a> {
             (names::INSTANCE_ID, id.to_string()),
             (names::CLAIM_TEMPLATE, name_of(template).to_owned()),
             (names::CLAIM_HASH, hash.to_owned()),
+            (labels::CLAIM_OF, self.set.object.id.uid.clone()),
         ];
         labels.extend(own.map(|(key, value)| (key.to_owned(), value.into())));
+        let owners = if self.outlive_the_set() { Value::Null } else { json!([owner(self.set)]) };
         let object = json!({
             "apiVersion": "v1", "kind": "PersistentVolumeClaim",
             "metadata": {"name": name, "namespace": self.set.object.id.namespace, "labels": labels,
-                "annotations": meta["annotations"], "ownerReferences": [owner(self.set)]},
+                "annotations": meta["annotations"], "ownerReferences": owners},
             "spec": template["spec"],
         });
         Write::create("create-claim", &CLAIM.group_kind, object)
     }
 
+    fn outlive_the_set(&self) -> bool {
+        self.set.body.keeps_claims.when_deleted
+    }
+
+    fn is_owned(&self, claim: &Object) -> bool {
+        claim.is_owned_by(self.set.object)
+    }
+
+    /// It has an owner or none, as the CollaSet says, and says whose it is.
+    fn owned(&self, claim: &Object, patch: JsonPatch) -> JsonPatch {
+        let patch = match (self.is_owned(claim), self.outlive_the_set()) {
+            (true, true) => self.disowned(claim, patch),
+            (false, false) if owners(claim).is_empty() => patch.add(&OWNERS, json!([owner(self.set)])),
+            (false, false) => patch.add(&["metadata", "ownerReferences", "-"], owner(self.set)),
+            (true, false) | (false, true) => patch,
+        };
+        patch.add(&["metadata", "labels", labels::CLAIM_OF], self.set.object.id.uid.as_str())
+    }
+
+    /// Others that own it stay.
+    fn disowned(&self, claim: &Object, patch: JsonPatch) -> JsonPatch {
+        let uid = self.set.object.id.uid.as_str();
+        match owners(claim).iter().position(|owner| owner == uid) {
+            None => patch,
+            Some(_) if owners(claim).len() == 1 => patch.remove(&OWNERS),
+            Some(place) => {
+                let place = place.to_string();
+                let entry = ["metadata", "ownerReferences", place.as_str()];
+                patch.test(&[&entry[..], &["uid"]].concat(), uid).remove(&entry)
+            }
+        }
+    }
+
     fn take_on(&self, claim: &Object, id: i32) -> Write {
-        let owner = json!([owner(self.set)]);
         let is_marked = claim.labels.contains_key(names::ORPHANED);
         Write::patch("take-claim-on", claim, |patch| {
-            let patch = patch
-                .add(&["metadata", "ownerReferences"], owner)
-                .add(&["metadata", "labels", names::INSTANCE_ID], id.to_string());
+            let patch = self.owned(claim, patch).add(&["metadata", "labels", names::INSTANCE_ID], id.to_string());
             if is_marked { patch.remove(&["metadata", "labels", names::ORPHANED]) } else { patch }
         })
     }
 
-    /// Lets them go. `is_orphaned`: not for another CollaSet to take on by itself.
-    pub(super) fn let_go(claim: &Object, is_orphaned: bool) -> Write {
+    /// Gives those an owner, or takes it off, whose CollaSet has changed its mind, or which an earlier version of ours has made.
+    pub(super) fn ownership(&self) -> Vec<Write> {
+        let uid = &self.set.object.id.uid;
+        let differs = |claim: &&&Object| {
+            let is_right = self.is_owned(claim) != self.outlive_the_set() && label(claim, labels::CLAIM_OF) == uid;
+            !is_right && !claim.deleting
+        };
+        let verb = if self.outlive_the_set() { "let-claim-go" } else { "own-claim" };
+        let differ = self.own.iter().filter(differs);
+        differ.map(|claim| Write::patch(verb, claim, |patch| self.owned(claim, patch))).collect()
+    }
+
+    /// Lets it go with its pod: no CollaSet takes it on but with that.
+    pub(super) fn orphan(&self, claim: &Object) -> Write {
+        let says_whose = claim.labels.contains_key(labels::CLAIM_OF);
         Write::patch("let-claim-go", claim, |patch| {
-            let patch = patch.remove(&["metadata", "ownerReferences"]);
-            if is_orphaned { patch.add(&["metadata", "labels", names::ORPHANED], "true") } else { patch }
+            let patch = self.disowned(claim, patch).add(&["metadata", "labels", names::ORPHANED], "true");
+            if says_whose { patch.remove(&["metadata", "labels", labels::CLAIM_OF]) } else { patch }
         })
     }
 
@@ -196,11 +271,40 @@ impl<'a> Claims<'a> {
     }
 }
 
+fn owners(claim: &Object) -> &[String] {
+    match &claim.body {
+        Body::Claim(body) => &body.owners,
+        _ => &[],
+    }
+}
+
 /// Those that are not being deleted, by name.
 fn by_name<'a>(claims: &[&'a Object]) -> BTreeMap<&'a str, &'a Object> {
     let there = claims.iter().copied().filter(|claim| !claim.deleting);
     there.map(|claim| (claim.id.name.as_str(), claim)).collect()
 }
+
+fn listed<'n>(names: impl ExactSizeIterator<Item = &'n str>) -> String {
+    let more = names.len().saturating_sub(NAMED);
+    let first = names.take(NAMED).collect::<Vec<_>>().join(", ");
+    if more == 0 { first } else { format!("{first} and {more} more") }
+}
+
+/// The same deletions; the first one tells of all of them, and why: each is a write.
+pub(super) fn told(set: CollaSet<'_>, mut deletions: Vec<Write>, why: &str) -> Vec<Write> {
+    let text =
+        format!("deletes claims and their data: {}; {why}", listed(deletions.iter().map(|write| &*write.on.name)));
+    if let Some(first) = deletions.first_mut() {
+        first.tells = Some(EventNote {
+            action: "Scale",
+            ..note(&set.object.id, COLLA_SET.version, Severity::Normal, "ClaimsDeleted", text)
+        });
+    }
+    deletions
+}
+
+/// Why the claims of ids that are given up are deleted.
+pub(super) const SCALED: &str = "fewer pods are wanted (whenScaled: Delete)";
 
 impl<'a> Work<'a, '_> {
     /// Hashes of claim templates that the target does not have any more.
@@ -209,43 +313,84 @@ impl<'a> Work<'a, '_> {
         self.revisions.other_claims(self.target).map(hash).filter(|hash| !wanted.contains(hash)).collect()
     }
 
-    /// Claims of pods that are excluded or were included follow their pods; those of an earlier template go once the pod has others.
+    /// Claims of pods that are excluded or were included follow their pods; those of an earlier template go once all pods are available
+    /// with others.
     pub(super) fn claim_writes(&self) -> (Vec<Write>, Vec<Write>) {
-        let (mut follow, mut deletions) = (Vec::new(), Vec::new());
-        if self.claims.own().is_empty() && self.world.unowned_claims(&self.set.object.id.namespace).is_empty() {
-            return (follow, deletions);
+        let (mut follow, mut superseded) = (Vec::new(), Vec::new());
+        let unowned = self.world.unowned_claims(&self.set.object.id.namespace);
+        if self.claims.own().is_empty() && unowned.is_empty() {
+            return (follow, superseded);
         }
         let outdated = self.outdated_claims();
-        let unowned = by_name(self.world.unowned_claims(&self.set.object.id.namespace));
-        let own = by_name(self.claims.own());
+        let (unowned, own) = (by_name(unowned), by_name(self.claims.own()));
+        let goes = !self.set.body.keeps_claims.when_scaled && !outdated.is_empty() && self.is_through();
         for (id, instance) in &self.roster.instances {
             let Some(pod) = instance.pod else { continue };
-            let mounted = |claims: &BTreeMap<&str, &'a Object>| -> Vec<&'a Object> {
-                let names: BTreeSet<&str> = pod.claims.iter().map(String::as_str).collect();
-                names.into_iter().filter_map(|name| claims.get(name).copied()).collect()
-            };
             let text = id.to_string();
-            let moved = mounted(&own).into_iter().filter(|claim| label(claim, names::INSTANCE_ID) != text);
-            let taken_on = mounted(&unowned).into_iter().chain(moved);
+            let moved = self.made_for(pod, &own);
+            let moved = moved.into_iter().filter(|claim| label(claim, names::INSTANCE_ID) != text);
+            let taken_on = self.made_for(pod, &unowned).into_iter().chain(moved);
             follow.extend(taken_on.map(|claim| self.claims.take_on(claim, *id)));
-            if !self.set.body.keeps_claims.when_scaled {
-                let old = self.claims.of_id(*id).filter(|claim| self.is_superseded(claim, instance, pod, &outdated));
-                deletions.extend(old.map(Claims::delete));
+            if goes {
+                let is_old = |claim: &&Object| {
+                    let is_mounted = pod.claims.iter().any(|mounted| mounted.claim == claim.id.name);
+                    !is_mounted && outdated.contains(label(claim, names::CLAIM_HASH))
+                };
+                superseded.extend(self.claims.of_id(*id).filter(is_old).map(Claims::delete));
             }
         }
-        (follow, deletions)
+        let taken_on: BTreeSet<&str> = follow.iter().map(|write| write.on.name.as_str()).collect();
+        let mut ownership = self.claims.ownership();
+        ownership.retain(|write| !taken_on.contains(write.on.name.as_str()));
+        follow.extend(ownership);
+        let why = "all pods are available with those of the changed volumeClaimTemplates";
+        (follow, told(self.set, superseded, why))
     }
 
-    /// Whether the pod is of the target, mounts something else, and the claim is of a template that the target does not have.
-    fn is_superseded(
-        &self,
-        claim: &Object,
-        instance: &Instance<'_>,
-        pod: &PodView,
-        outdated: &BTreeSet<String>,
-    ) -> bool {
-        let is_through = instance.revision() == self.target && self.is_at_target(pod);
-        is_through && !pod.claims.contains(&claim.id.name) && outdated.contains(label(claim, names::CLAIM_HASH))
+    /// Those of these claims that a CollaSet has made for the pod. A claim that its template names as a volume like any other is its
+    /// owner's, whatever labels it has.
+    fn made_for(&self, pod: &PodView, claims: &BTreeMap<&str, &'a Object>) -> Vec<&'a Object> {
+        let revision = pod.labels.get(labels::CONTROLLER_REVISION_HASH).map_or("", String::as_str);
+        let templates = self.revisions.claims(revision).unwrap_or(&self.set.body.claims);
+        let made = pod.claims.iter().filter_map(|mounted| {
+            let claim = claims.get(mounted.claim.as_str()).copied()?;
+            let is_of_template = templates.iter().any(|template| name_of(template) == mounted.volume)
+                && label(claim, names::CLAIM_TEMPLATE) == mounted.volume
+                && claim.labels.contains_key(names::INSTANCE_ID);
+            is_of_template.then_some(claim)
+        });
+        made.collect()
+    }
+
+    /// Whether nothing is left to do, and every pod is available at the target: a version that can't work with a new volume has not
+    /// taken the old one with it.
+    fn is_through(&self) -> bool {
+        let is_done = |instance: &Instance<'_>| {
+            instance.pod.is_some_and(|pod| {
+                let uid = &pod.id.uid;
+                let is_operated = self.world.operating.contains(uid) || self.world.left.contains(uid);
+                let is_available = pod.available() && !self.world.recently_ready.contains_key(uid.as_str());
+                self.is_at_target(pod) && is_available && !is_operated
+            })
+        };
+        self.behind.is_empty()
+            && self.wishes.is_empty()
+            && self.removed.is_empty()
+            && self.count() >= self.set.body.replicas
+            && self.roster.instances.values().all(is_done)
+    }
+
+    /// What is lost when the CollaSet goes.
+    pub(super) fn lost_claims(&self) -> Option<String> {
+        let own: Vec<&str> =
+            self.claims.own().iter().filter(|claim| !claim.deleting).map(|claim| claim.id.name.as_str()).collect();
+        if own.is_empty() || self.set.body.keeps_claims.when_deleted {
+            return None;
+        }
+        Some(format!(
+            "its claims and their data go with it (whenDeleted: Delete): {}; with whenDeleted: Retain they stay",
+            listed(own.into_iter())
+        ))
     }
 }
 

@@ -12,10 +12,10 @@ use serde_json::{Map, Value, json};
 use super::names;
 use super::plan::Work;
 use super::roster::Instance;
+use crate::because::{Because, Cause};
 use crate::kinds::pod_decoration::{Choice, Decorations, Marks, NewPod, mark_among};
 use crate::kinds::revision::label as revision_label;
 use crate::need::Goal;
-use crate::plan::Because;
 use crate::template::Template;
 
 /// What pods were made from and what they are to become, both with their decorations.
@@ -46,8 +46,7 @@ impl<'a> Work<'a, '_> {
         });
         let usual = self.labels_of_new(0, self.target);
         self.decorations = Decorations::of(set, self.world, &new.collect(), &usual);
-        self.refused =
-            self.decorations.refusal().map(|text| Because { reason: "InvalidDecoration", text: text.to_owned() });
+        self.refused = self.decorations.refusal().map(|text| Because::of(Cause::InvalidDecoration, text.to_owned()));
     }
 
     /// Whether the pod has the decorations that it is to have. As long as nobody can tell, it has.

@@ -3,16 +3,17 @@
 //! Upstream waits for ever where a rule lets no pod go. Here missing pods of a CollaSet that is being deleted do not count
 //! ([`crate::Kind::size`]), and after [`LONGEST`] the pods that are left are deleted as Kubernetes would have done at once.
 
+use hitless_api::event::EventNote;
 use hitless_api::pod::PodView;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
-use super::claims::Claims;
 use super::context::Context;
 use super::plan::{Work, warning};
 use super::roster::stays;
 use super::{CollaSet, names};
 use crate::plan::{Plan, Stage};
+use crate::removal::{MayGo, serves};
 use crate::write::Write;
 
 /// So long the rules may keep pods of a CollaSet that is being deleted.
@@ -20,6 +21,9 @@ pub(super) const LONGEST: SignedDuration = SignedDuration::from_mins(10);
 
 /// The API server's own: its pods are to stay, without an owner.
 const ORPHAN: &str = "orphan";
+
+/// The API server's own: the garbage collector deletes its pods at once, before it goes, and asks nobody.
+const FOREGROUND: &str = "foregroundDeletion";
 
 /// Its pods leave service before it goes.
 pub(super) fn with_finalizer(set: CollaSet<'_>) -> Option<Write> {
@@ -61,8 +65,10 @@ pub(super) fn plan(mut work: Work<'_, '_>, context: Context<'_>, idle: impl Fn(S
     for id in ids {
         // Nobody who has seen this makes another one.
         work.mark(id, names::SCALE_IN);
-        if is_late {
-            work.removed.extend(work.roster.instances.get(&id).and_then(|instance| instance.pod));
+        let Some(pod) = work.roster.instances.get(&id).and_then(|instance| instance.pod) else { continue };
+        // One that serves nobody is not judged: its owner wants nothing of the CollaSet to be left.
+        if is_late || !(serves(pod, work.world) || pod.is_protected()) {
+            work.removed.extend(MayGo::of_deleted(pod, set.object));
         } else {
             work.remove(id, set.body.scale_delay_seconds);
         }
@@ -71,10 +77,16 @@ pub(super) fn plan(mut work: Work<'_, '_>, context: Context<'_>, idle: impl Fn(S
     let is_left = |pod: &&&PodView| !pod.finished && (stays(pod) || !is_late);
     let left = work.pods.iter().filter(is_left).count();
     let mut writes = Vec::new();
-    let mut notes = Vec::new();
+    let mut notes: Vec<EventNote> = Vec::new();
+    notes.extend(work.lost_claims().map(|text| warning(set, "ClaimsWillBeDeleted", text)));
+    if left > 0 && set.object.finalizers.iter().any(|known| known == FOREGROUND) {
+        let text = "it is deleted in the foreground: the garbage collector deletes its pods without their leaving service; delete \
+            CollaSets with --cascade=background"
+            .to_owned();
+        notes.push(warning(set, "DeletedInForeground", text));
+    }
     if left == 0 {
-        let kept = work.claims.own().iter().filter(|claim| set.body.keeps_claims.when_deleted && !claim.deleting);
-        writes.extend(kept.map(|claim| Claims::let_go(claim, false)));
+        writes.extend(work.claims.ownership());
         let others = work.roster.without_own();
         writes.extend(set.body.context.is_some().then(|| context.write(set, &others)).flatten());
         // Whoever looks after the pods next is told of all of this first.

@@ -10,7 +10,6 @@ use hitless_api::pod::PodView;
 use hitless_api::selector;
 use serde_json::json;
 
-use super::claims::Claims;
 use super::plan::{Work, warning};
 use super::roster::stays;
 use super::{names, owner};
@@ -44,7 +43,7 @@ impl Work<'_, '_> {
         let mut writes = Vec::new();
         for id in &self.excluded {
             let Some(pod) = self.roster.instances.get(id).and_then(|instance| instance.pod) else { continue };
-            let claims: Vec<Write> = self.claims.of_id(*id).map(|claim| Claims::let_go(claim, true)).collect();
+            let claims: Vec<Write> = self.claims.of_id(*id).map(|claim| self.claims.orphan(claim)).collect();
             let needs = claims.iter().map(Write::key).collect();
             writes.extend(claims);
             let patch = patch_of_pod(pod)
@@ -69,12 +68,14 @@ impl Work<'_, '_> {
 
     pub(super) fn included(&self) -> impl Iterator<Item = &PodView> {
         let body = self.set.body;
-        let is_meant = |pod: &&PodView| {
+        // Nobody is taken on by a selector that nobody understands.
+        let own = selector::read(&body.label_selector).ok();
+        let is_meant = move |pod: &&PodView| {
             body.pods_to_include.contains(&pod.id.name)
                 && !body.pods_to_exclude.contains(&pod.id.name)
                 && !body.in_sequence
                 && stays(pod)
-                && selector::matches(&body.label_selector, &pod.labels)
+                && own.as_ref().is_some_and(|own| own.matches(&pod.labels))
         };
         self.world.unowned_pods(&self.set.object.id.namespace).iter().copied().filter(is_meant)
     }

@@ -1,13 +1,11 @@
 //! Labels, keys and the finalizer of KusionStack's (upstream v0.7.4; docs/contract.md, 36).
 
 pub(super) use hitless_api::lifecycle::{CONTROL, TO_DELETE};
+pub(super) use hitless_api::names::COLLA_SET_FINALIZER as FINALIZER;
 use hitless_api::pod::PodView;
 
-/// On a CollaSet: its pods leave service before it goes.
-pub(super) const FINALIZER: &str = "apps.kusionstack.io/pre-reclaim";
-
 /// On a pod or claim: its instance id.
-pub(super) const INSTANCE_ID: &str = "collaset.kusionstack.io/instance-id";
+pub(crate) const INSTANCE_ID: &str = "collaset.kusionstack.io/instance-id";
 /// On a pod: it is updated where the CollaSet goes by label.
 pub(super) const UPDATE_INCLUDED: &str = "collaset.kusionstack.io/update-included";
 /// On a pod: another one is made, and this one leaves once that serves. Taken off again, the replacement is cancelled.

@@ -11,17 +11,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use hitless_api::PodRef;
 use hitless_api::event::{EventNote, Severity};
 use hitless_api::grant::ImageChange;
-use hitless_api::names::{DRAINED, GATES_NOT_READY};
-use hitless_api::pod::{ConditionView, PodView};
+use hitless_api::pod::PodView;
 
-use super::claims::Claims;
+use super::claims::{self, Claims};
 use super::context::Context;
 use super::revisions::Revisions;
 use super::roster::{Instance, Roster, stays};
 use super::{COLLA_SET, CollaSet, deletion, names, pod};
+use crate::because::{Because, Cause};
 use crate::intent::{PodIntent, PodWish, share};
 use crate::kinds::pod_decoration::Decorations;
-use crate::plan::{Because, Plan, Stage, note};
+use crate::plan::{Plan, Stage, note};
+use crate::removal::{MayGo, Removal, serves};
+use crate::restart_annotations;
 use crate::world::World;
 use crate::write::{Request, Write};
 
@@ -45,18 +47,20 @@ pub(super) struct Work<'a, 'w> {
     /// The pods that replace others, by the uid of the other one.
     pub(super) successors: BTreeMap<String, PodRef>,
     pub(super) wishes: Vec<PodWish>,
-    /// Pods that have left service, or never were in it, and are to be deleted.
-    pub(super) removed: Vec<&'a PodView>,
+    /// Pods that are deleted now.
+    pub(super) removed: Vec<MayGo<'a>>,
     /// Claims of ids that are given up.
     pub(super) removed_claims: Vec<Write>,
     pub(super) behind: BTreeSet<String>,
     pub(super) stuck: BTreeSet<String>,
     pub(super) total: usize,
     pub(super) refused: Option<Because>,
+    /// Whether pods that are to be made would be accepted, by the revision that they are made from.
+    pub(super) tries: BTreeMap<String, Write>,
     /// What the API server says no to, by the verb of the write.
     pub(super) refusals: Vec<(&'static str, String)>,
     /// What its pods get beside the template.
-    pub(super) decorations: Decorations<'a>,
+    pub(super) decorations: Decorations<'a, 'w>,
 }
 
 pub(super) fn plan(set: CollaSet<'_>, world: &World<'_>) -> Plan {
@@ -66,6 +70,11 @@ pub(super) fn plan(set: CollaSet<'_>, world: &World<'_>) -> Plan {
         permanent: true,
         ..Plan::nothing(set.object)
     };
+    if let Some(large) = set.body.template.too_large().filter(|_| !set.object.deleting) {
+        // Nothing is done, and nothing is lost.
+        let because = Because::too_large(large);
+        return idle(Stage::Refused(because));
+    }
     let revisions = Revisions::of(set, world);
     let pods = world.pods(&set.object.id.uid);
     let target = revisions.target();
@@ -94,6 +103,7 @@ pub(super) fn plan(set: CollaSet<'_>, world: &World<'_>) -> Plan {
         stuck: BTreeSet::new(),
         total: 0,
         refused: None,
+        tries: BTreeMap::new(),
         refusals: Vec::new(),
         decorations: Decorations::none(),
     };
@@ -103,7 +113,7 @@ pub(super) fn plan(set: CollaSet<'_>, world: &World<'_>) -> Plan {
     let mut writes: Vec<Write> = finalizer.into_iter().collect();
     if let Some(fault) = &set.body.fault {
         // Nothing is done, and nothing is lost.
-        let because = Because { reason: "InvalidSpec", text: fault.clone() };
+        let because = Because::of(Cause::InvalidSpec, fault.clone());
         work.refused = Some(because.clone());
         writes.extend(work.report());
         let notes = vec![warning(set, "InvalidSpec", because.text.clone())];
@@ -121,8 +131,10 @@ pub(super) fn plan(set: CollaSet<'_>, world: &World<'_>) -> Plan {
     work.refusals = refused.collect();
     writes.extend(work.report());
     let mut notes = work.notes();
+    notes.extend(restart_annotations::notes(set.object, &COLLA_SET));
     let (goal, single) = work.goals();
-    let Work { mut wishes, behind, stuck, total, refused, .. } = work;
+    let Work { mut wishes, behind, stuck, total, refused, target, .. } = work;
+    let target_label = Some(target.to_owned());
     share(&mut wishes);
     let stage = match refused {
         Some(because) if wishes.is_empty() && !is_operating => {
@@ -132,7 +144,7 @@ pub(super) fn plan(set: CollaSet<'_>, world: &World<'_>) -> Plan {
         _ if behind.is_empty() && wishes.is_empty() => Stage::Idle,
         _ => Stage::Rolling,
     };
-    Plan { target: goal, single, writes, wishes, behind, stuck, total, notes, ..idle(stage) }
+    Plan { target: goal, target_label, single, writes, wishes, behind, stuck, total, notes, ..idle(stage) }
 }
 
 impl<'a> Work<'a, '_> {
@@ -149,35 +161,49 @@ impl<'a> Work<'a, '_> {
         self.update();
     }
 
-    /// The pod of the id is to go. One that serves leaves service first, for so many seconds at least; the answer is whether it is
-    /// deleted now.
+    /// The pod of the id is to go, and none is made in its place. That is a wish, which the rules judge: one that serves leaves service
+    /// first, for so many seconds at least. The answer is whether it is deleted now.
     pub(super) fn remove(&mut self, id: i32, delay_seconds: u32) -> bool {
-        self.remove_once_fetched(id, delay_seconds, BTreeMap::new())
+        self.remove_once_fetched(id, delay_seconds, BTreeMap::new(), Removal::Surplus)
     }
 
-    /// The same; it does not leave service before these images are on its node.
+    /// The same; one that serves does not leave service before these images are on its node.
     pub(super) fn remove_once_fetched(
         &mut self,
         id: i32,
         delay_seconds: u32,
         fetch: BTreeMap<String, ImageChange>,
+        removal: Removal,
     ) -> bool {
         let Some(pod) = self.roster.instances.get(&id).and_then(|instance| instance.pod) else { return false };
-        if self.leaves_first(pod) {
-            let ends = self.successors.contains_key(&pod.id.uid);
-            let intent = Ok(PodIntent::drain_for(pod, fetch));
-            self.wishes.push(PodWish { delay_seconds, ends, ..PodWish::new(pod, intent) });
-            return false;
+        if let Some(may_go) = MayGo::drained(pod, self.world) {
+            self.removed.push(may_go);
+            return true;
         }
-        self.removed.push(pod);
-        true
+        let ends = self.successors.contains_key(&pod.id.uid);
+        let removal = (!serves(pod, self.world)).then_some(removal);
+        let intent = Ok(PodIntent::drain_for(pod, fetch));
+        // Also of one that is reserved: its reservation stays as long as it is wished.
+        self.wishes.push(PodWish { delay_seconds, ends, removal, ..PodWish::new(pod, intent) });
+        let may_go = MayGo::reserved(pod, self.world);
+        self.removed.extend(may_go);
+        may_go.is_some()
     }
 
-    /// Whether it has to leave service before it may go.
-    pub(super) fn leaves_first(&self, pod: &PodView) -> bool {
-        let uid = &pod.id.uid;
-        let serves = pod.available() || is_returning(pod) || is_leaving(pod) || self.world.operating.contains(uid);
-        serves && !self.world.left.contains(uid)
+    /// How many pods that serve nobody may be made anew at a time: a quarter of all, rounded down, at least one, as Deployments have it
+    /// (`maxUnavailable`; upstream's `cleanupUnhealthyReplicas`), without those that are away already: ids without a pod, pods that are
+    /// operated, and unavailable ones that are to stay and for which `counts` holds.
+    pub(super) fn made_anew(&self, counts: impl Fn(i32, &PodView) -> bool) -> Removal {
+        let is_away = |id: i32, instance: &Instance<'_>| {
+            let Some(pod) = instance.pod else { return true };
+            let uid = &pod.id.uid;
+            let is_removable = self.world.removable.contains(uid);
+            let is_operated = self.world.left.contains(uid) || (self.world.operating.contains(uid) && !is_removable);
+            is_operated || (!pod.available() && !self.going.contains(&id) && counts(id, pod))
+        };
+        let away = self.roster.counted().filter(|(id, instance)| is_away(*id, instance)).count();
+        let room = (self.set.body.replicas / 4).max(1).saturating_sub(away);
+        Removal::Anew { room: u32::try_from(room).unwrap_or(u32::MAX) }
     }
 
     /// Whether no operation of its pods is to begin (annotation `hitless.dev/paused`).
@@ -186,7 +212,7 @@ impl<'a> Work<'a, '_> {
     }
 
     pub(super) fn is_removed(&self, pod: &PodView) -> bool {
-        self.removed.iter().any(|removed| removed.id.uid == pod.id.uid)
+        self.removed.iter().any(|removed| removed.pod().id.uid == pod.id.uid)
     }
 
     /// The ResourceContext first, after a look at the pods that leave and whose ids get another name, and at those that are seen no
@@ -197,7 +223,8 @@ impl<'a> Work<'a, '_> {
         let seen = looks.iter().map(Write::key).collect();
         let (follow, superseded) = self.claim_writes();
         let removals: Vec<Write> = self.removals();
-        let rest = self.removed_claims.iter().cloned().chain(superseded).chain(self.creations()).chain(self.relabels());
+        let given_up = claims::told(self.set, self.removed_claims.clone(), claims::SCALED);
+        let rest = given_up.into_iter().chain(superseded).chain(self.creations()).chain(self.relabels());
         let resting: Vec<Write> = removals.into_iter().chain(rest).collect();
         let changed = context.write(self.set, &self.roster.contexts()).map(|write| Write { needs: seen, ..write });
         let first = if resting.is_empty() { changed } else { changed.or_else(|| context.confirm()) };
@@ -207,17 +234,18 @@ impl<'a> Work<'a, '_> {
             Write { needs, ..write }
         });
         let others = follow.into_iter().chain(self.membership_writes());
-        looks.into_iter().chain(first).chain(resting).chain(others).collect()
+        looks.into_iter().chain(first).chain(resting).chain(others).chain(self.tries.values().cloned()).collect()
     }
 
     /// A pod that is replaced goes only if the one that replaces it is there.
     fn removals(&self) -> Vec<Write> {
         let mut writes = Vec::new();
-        for pod in &self.removed {
+        for may_go in &self.removed {
+            let pod = may_go.pod();
             let successor = self.successors.get(&pod.id.uid);
             let look = successor.map(|new| Write::on_pod("look-at-successor", new, Request::Look));
             let needs = look.iter().map(Write::key).collect();
-            let deletion = Write::delete_pod("delete-pod", pod);
+            let deletion = Write::delete_pod("delete-pod", *may_go);
             // One Event for all of them: each is a write.
             let tells = writes.is_empty().then(|| match self.removed.len() {
                 1 => normal(self.set, "TargetDeleted", format!("deletes pod {}", pod.id.name)),
@@ -311,21 +339,6 @@ impl<'a> Work<'a, '_> {
         self.removed_claims.extend(self.claims.of_id(id).map(Claims::delete));
         self.removed_claims.len() > before
     }
-}
-
-/// It has been put back into service, and the kubelet has not said yet that it is Ready. Of one that is lost or crashes the kubelet
-/// gives another reason.
-fn is_returning(pod: &PodView) -> bool {
-    let waits_for_gates = |ready: &ConditionView| !ready.is_true && ready.reason == GATES_NOT_READY;
-    let is_there = !pod.terminating && !pod.finished && pod.in_service().is_some_and(|condition| condition.is_true);
-    is_there && pod.conditions.get("Ready").is_some_and(waits_for_gates)
-}
-
-/// An agent has taken it out of service and has not said that it is drained. A new leader may see that before it sees the grant.
-fn is_leaving(pod: &PodView) -> bool {
-    let is_out = |condition: &ConditionView| !condition.is_true && condition.reason != DRAINED;
-    let runs = pod.conditions.get("ContainersReady").is_some_and(|condition| condition.is_true);
-    !pod.terminating && !pod.finished && runs && pod.in_service().is_some_and(is_out)
 }
 
 pub(super) fn warning(set: CollaSet<'_>, reason: &'static str, text: String) -> EventNote {

@@ -1,7 +1,7 @@
 //! Which ids come and go as the wanted number of pods changes.
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hitless_api::pod::PodView;
 use jiff::Timestamp;
@@ -81,10 +81,12 @@ impl Work<'_, '_> {
         };
         let anew: Vec<i32> = self.ids(|instance| instance.pod.is_some_and(named) && !instance.is(names::SCALE_IN));
         let pairs = self.roster.pairs();
-        for id in anew.into_iter().filter(|id| !self.going.contains(id) && !pairs.contains_key(id)).collect::<Vec<_>>()
-        {
-            self.going.insert(id);
-            self.remove(id, delay);
+        let is_open = |id: &i32| !self.going.contains(id) && !pairs.contains_key(id);
+        let anew: Vec<i32> = anew.into_iter().filter(is_open).collect();
+        self.going.extend(&anew);
+        let room = self.made_anew(|_, _| true);
+        for id in anew {
+            self.remove_once_fetched(id, delay, BTreeMap::new(), room);
         }
     }
 
@@ -99,7 +101,8 @@ impl Work<'_, '_> {
                 return (false, false, false, Reverse(None), Reverse(None), Reverse(*id));
             };
             let is_named = self.set.body.pods_to_delete.contains(&pod.id.name);
-            let is_leaving = self.world.left.contains(&pod.id.uid);
+            let uid = &pod.id.uid;
+            let is_leaving = self.world.left.contains(uid) || self.world.removable.contains(uid);
             let ready: Option<Timestamp> = pod.ready_since();
             (!is_named, !is_leaving, pod.available(), Reverse(ready), Reverse(pod.created), Reverse(*id))
         });

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use hitless_api::GroupKind;
 use hitless_api::grant::ImageChange;
 use hitless_api::names::labels;
 use hitless_api::pod::PodView;
@@ -11,19 +12,24 @@ use super::body::{Scope, UpgradePolicy};
 use super::decorations::Changes;
 use super::names;
 use super::plan::Work;
+use super::pod;
 use super::roster::Instance;
+use crate::because::{Because, Cause};
 use crate::intent::{PodIntent, PodWish};
 use crate::kinds::revision;
 use crate::need::{Goal, Need, Origin, need};
-use crate::plan::Because;
+use crate::removal::{Removal, serves};
 use crate::restart_annotations::RestartAnnotations;
 use crate::template::Shape;
+use crate::write::Write;
 
 /// How one pod gets it.
 enum Way {
     InPlace(Box<PodIntent>),
     /// The pod is removed and made anew.
     Anew,
+    /// The same; whether the pod that would be made is accepted is being asked.
+    Asked,
     /// Another one is made before, as soon as there is room.
     Replaced,
     /// Its owner does not let it be done as it would have to be.
@@ -41,7 +47,10 @@ impl<'a> Work<'a, '_> {
         let pairs = self.roster.pairs();
         let news: BTreeSet<i32> = pairs.values().copied().collect();
         let mut changes = Changes::default();
-        for (id, to) in self.aims(&scope) {
+        let unmade = self.unmade();
+        let aims = self.aims(&scope);
+        let room = self.room_for(&aims);
+        for (id, to) in aims {
             let Some((pod, uid)) =
                 self.roster.instances.get(&id).and_then(|each| each.pod).map(|pod| (pod, &pod.id.uid))
             else {
@@ -60,18 +69,18 @@ impl<'a> Work<'a, '_> {
             if self.set.body.paused || is_refused || pairs.contains_key(&id) || self.world.left.contains(uid) {
                 continue;
             }
-            match self.way(pod, to, &restarts, &mut changes) {
+            let way = match (self.way(pod, to, &restarts, &mut changes), &unmade) {
+                (Way::Anew, Some(because)) if serves(pod, self.world) => Way::Refused(because.clone()),
+                (Way::Anew, _) => self.asked(id, pod, to),
+                (way, _) => way,
+            };
+            match way {
                 Way::InPlace(intent) => {
                     let delay_seconds = self.set.body.update_delay_seconds;
                     self.wishes.push(PodWish { delay_seconds, ..PodWish::new(pod, Ok(*intent)) });
                 }
-                Way::Replaced => {}
-                // One that serves nobody would go at once, and the round would not be asked. It keeps this one, too, and says why.
-                Way::Anew if self.is_paused() && !self.leaves_first(pod) => {
-                    let intent = PodIntent::drain_for(pod, self.new_images(pod, to));
-                    self.wishes.push(PodWish::new(pod, Ok(intent)));
-                }
-                Way::Anew => self.make_anew(id, Some(to), self.new_images(pod, to)),
+                Way::Replaced | Way::Asked => {}
+                Way::Anew => self.make_anew(id, Some(to), self.new_images(pod, to), room),
                 Way::Refused(because) => {
                     self.stuck.insert(uid.clone());
                     self.refused = Some(because);
@@ -92,6 +101,16 @@ impl<'a> Work<'a, '_> {
         inside.chain(outside).collect()
     }
 
+    /// Unavailable pods that are as they are to be take from the room of the others. Those that only keep the version that they had
+    /// say nothing about a new one.
+    fn room_for(&self, aims: &[(i32, &str)]) -> Removal {
+        let aims: BTreeMap<i32, &str> = aims.iter().copied().collect();
+        self.made_anew(|id, pod| {
+            let is_new = !self.decorations.is_empty() || self.is_at_target(pod);
+            is_new && aims.get(&id).is_some_and(|to| is_at(pod, to)) && self.is_decorated(pod)
+        })
+    }
+
     /// Pods that have left service for good go, also those that nobody wants gone any more: nobody puts them back. One of a pair goes
     /// with that.
     fn make_those_anew_that_left(&mut self, scope: &BTreeSet<i32>, pairs: &BTreeMap<i32, i32>) {
@@ -102,14 +121,15 @@ impl<'a> Work<'a, '_> {
             (is_wanted && self.world.left.contains(uid)).then(|| (*id, uid.clone()))
         });
         for (id, uid) in left.collect::<Vec<_>>() {
-            self.make_anew(id, (scope.contains(&id) && !paused).then_some(self.target), BTreeMap::new());
+            let revision = (scope.contains(&id) && !paused).then_some(self.target);
+            self.make_anew(id, revision, BTreeMap::new(), Removal::Surplus);
             self.behind.insert(uid);
         }
     }
 
     /// The pod of the id is removed, once these images are on its node, and made anew of this revision, or of the one that it has.
-    fn make_anew(&mut self, id: i32, revision: Option<&str>, fetch: BTreeMap<String, ImageChange>) {
-        if self.remove_once_fetched(id, self.set.body.update_delay_seconds, fetch)
+    fn make_anew(&mut self, id: i32, revision: Option<&str>, fetch: BTreeMap<String, ImageChange>, room: Removal) {
+        if self.remove_once_fetched(id, self.set.body.update_delay_seconds, fetch, room)
             && let Some(instance) = self.roster.instances.get_mut(&id)
         {
             instance.data.extend(revision.map(|revision| (names::REVISION.to_owned(), revision.to_owned())));
@@ -125,6 +145,44 @@ impl<'a> Work<'a, '_> {
             Some((name.to_owned(), ImageChange { from: container.image.clone(), to: wanted.to_owned() }))
         };
         template.images().filter_map(change).collect()
+    }
+
+    /// A pod that is to be made is not accepted: admission, quota. Who leaves to be made anew would not come back either.
+    fn unmade(&self) -> Option<Because> {
+        let id = &self.set.object.id;
+        let key = |name: &str| Write::key_of("create-pod", &GroupKind::POD, &id.namespace, name);
+        let mut free = self.roster.instances.values().filter(|instance| instance.is_free);
+        let words = free.find_map(|instance| self.world.refused.get(&key(instance.pod_name())))?;
+        let text = format!("no other pod leaves service, because a new one is not accepted: {words}");
+        Some(Because::of(Cause::PodNotAccepted, text))
+    }
+
+    /// Before the first pod goes that is made anew from a revision, the API server is asked whether it accepts such a pod: where a policy, a
+    /// webhook or Pod Security says no, nobody goes.
+    fn asked(&mut self, id: i32, pod: &PodView, to: &str) -> Way {
+        let is_made = |other: &&PodView| !other.terminating && is_at(other, to);
+        let Some(accepted) = self.world.accepted.as_ref().filter(|_| !self.pods.iter().any(is_made)) else {
+            return Way::Anew;
+        };
+        let Some(instance) = self.roster.instances.get(&id) else { return Way::Anew };
+        let mut instance = instance.clone();
+        instance.data.insert(names::REVISION.to_owned(), to.to_owned());
+        let template = self.template_at(pod, to);
+        let made = pod::Plan { template: template.content(), claims: Vec::new(), replaces: None };
+        let attempt = pod::create(self.set, id, &instance, &made).tried("try-pod", to);
+        let key = attempt.key();
+        if accepted.contains(&key) {
+            return Way::Anew;
+        }
+        self.tries.insert(to.to_owned(), attempt);
+        match self.world.refused.get(&key) {
+            Some(words) => {
+                let text =
+                    format!("no pod leaves service, because the one in its place would not be accepted: {words}");
+                Way::Refused(Because::of(Cause::PodNotAccepted, text))
+            }
+            None => Way::Asked,
+        }
     }
 
     /// Ids that are to be at the template's revision.
@@ -258,10 +316,16 @@ fn is_at(pod: &PodView, revision: &str) -> bool {
 
 /// The operation that brings the pod there, if all that differs can be changed in a running pod.
 fn in_place(pod: &PodView, from: &Shape, goal: &Goal<'_>, restarts: &RestartAnnotations) -> Option<PodIntent> {
-    if !restarts.allow(from, goal.template.shape()) {
+    let target = goal.template.shape();
+    // Labels of a CollaSet's pods are its own and its decorations': they are changed with a new pod.
+    let is_equal = from.fixed == target.fixed && from.labels == target.labels;
+    let is_possible = is_equal
+        && restarts.first_native_change(&from.annotations, &target.annotations).is_none()
+        && restarts.asks_admission(&from.annotations, goal.template, &[pod]).is_none();
+    if !is_possible {
         return None;
     }
-    let origin = Origin { recorded: Some(&from.revision), annotations: None };
+    let origin = Origin::of(&from.revision);
     match need(pod, goal, &origin, [from]) {
         Need::Operation(Ok(intent)) => Some(intent),
         Need::Operation(Err(_)) | Need::Nothing => None,

@@ -3,6 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::placement::Placement;
 use crate::kinds::on_delete;
 use crate::object::{Body, Object, Typed};
 use crate::template::Template;
@@ -18,6 +19,8 @@ pub struct DaemonSetBody {
     pub strategy: Value,
     /// `spec.template`.
     pub template: Template,
+    /// On which nodes it may have pods.
+    pub placement: Placement,
     /// `status`.
     pub status: DaemonSetStatus,
 }
@@ -57,7 +60,8 @@ struct RawSpec {
 
 impl From<Raw> for DaemonSetBody {
     fn from(Raw { spec, status }: Raw) -> Self {
-        Self { strategy: spec.update_strategy, template: Template::new(spec.template), status }
+        let placement = Placement::of(&spec.template);
+        Self { strategy: spec.update_strategy, template: Template::new(spec.template), placement, status }
     }
 }
 

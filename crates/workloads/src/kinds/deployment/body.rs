@@ -116,8 +116,8 @@ impl<'a> ReplicaSet<'a> {
         'a: 'p,
     {
         // A version before this one wrote 1 there.
-        let mark = pod.annotations.get(annotations::MIXED).filter(|mark| *mark != "1");
-        mark.map(String::as_str).or_else(|| self.left())
+        let mark = pod.annotations.get(annotations::MIXED).map(|mark| mark.split('.').next().unwrap_or(mark));
+        mark.filter(|digest| *digest != "1").or_else(|| self.left())
     }
 
     /// Number of its revision, as the Deployment controller counts.

@@ -52,6 +52,7 @@ pub(super) fn undo(root: &Object, world: &World<'_>, to_revision: Option<u64>) -
     let sets = world.children(&root.id.uid).iter().filter_map(|set| set.replica_set());
     let others: Vec<ReplicaSet<'_>> = sets
         .filter(|set| !set.body.template.is_mixed() && set.body.template.revision() != present.revision())
+        .filter(|set| set.body.template.too_large().is_none())
         .collect();
     let back_to = Halted::of_template(root, present).map(|halted| halted.back_to);
     let is_last_good = |set: &&ReplicaSet<'_>| back_to.as_deref() == Some(set.body.template.revision());
@@ -98,7 +99,15 @@ fn free_hash(revision: &str, owned: &[ReplicaSet<'_>]) -> String {
 fn kept_annotations(deployment: Deployment<'_>, live: ReplicaSet<'_>) -> BTreeMap<String, String> {
     let mut kept = deployment.annotations.clone();
     kept.extend(live.annotations.clone());
-    for own in [annotations::UPDATE, annotations::RESTART_ANNOTATIONS, annotations::RELOAD, annotations::CONFIG] {
+    let own = [
+        annotations::UPDATE,
+        annotations::RESTART_ANNOTATIONS,
+        annotations::RESTARTS,
+        annotations::RELOAD,
+        annotations::CONFIG,
+        annotations::INIT_CONFIG,
+    ];
+    for own in own {
         if let Some(value) = deployment.annotations.get(own) {
             kept.insert(own.to_owned(), value.clone());
         }

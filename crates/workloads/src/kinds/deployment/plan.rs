@@ -1,8 +1,10 @@
 //! The next step of a Deployment.
 
+mod brought;
 mod notes;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
 use hitless_api::event::{EventNote, Severity};
 use hitless_api::names::{annotations, labels};
@@ -11,14 +13,18 @@ use serde_json::Value;
 
 use super::body::{Deployment, ReplicaSet};
 use super::{DEPLOYMENT, halt_report, history, live, writes};
+use crate::because::{Because, Cause};
 use crate::diff::first_native_change;
 use crate::intent::{PodWish, share};
 use crate::kinds::halted::{self, BadVersion, Halted};
-use crate::need::{Goal, Need, Origin, need};
+use crate::kinds::way;
+use crate::need::{Need, agentless, new_pods_only, unaccepted};
 use crate::object::{Object, OptIn};
+use crate::once_per_pod;
 use crate::pause::Pause;
-use crate::plan::{Because, Plan, Stage, note};
-use crate::restart_annotations::OwnList;
+use crate::plan::{Plan, Stage, note};
+use crate::restart_annotations::{self, RestartAnnotations};
+use crate::template::Template;
 use crate::world::World;
 use crate::write::Write;
 
@@ -31,7 +37,7 @@ pub(super) fn plan(root: &Object, world: &World<'_>) -> Plan {
     let mut plan = planner.plan();
     plan.writes.extend(planner.halt_report(&plan));
     plan.notes = planner.notes(&plan);
-    plan.notes.extend(OwnList::notes(root, &DEPLOYMENT).filter(|_| plan.stage != Stage::NotOurs));
+    plan.notes.extend(restart_annotations::notes(root, &DEPLOYMENT).filter(|_| plan.stage != Stage::NotOurs));
     plan
 }
 
@@ -72,7 +78,7 @@ impl<'a> Planner<'a> {
                 return self.idle(Stage::Idle, None);
             }
             let text = "no ReplicaSet is there that could be updated in place".to_owned();
-            let because = Because { reason: "NoReplicaSet", text };
+            let because = Because::of(Cause::NoReplicaSet, text);
             return self.idle(Stage::SteppingAside(because.clone()), self.let_go(Some(self.rolls(&because))));
         };
         if live.settled_at(deployment).is_some_and(|settled| settled > deployment.generation) {
@@ -99,13 +105,31 @@ impl<'a> Planner<'a> {
     /// Why it can't be brought to its template in place, if it can't.
     fn native_change(&self, live: ReplicaSet<'_>) -> Option<Because> {
         if live::is_split(live, self.owned) {
-            let text = "a native rollout was under way".to_owned();
-            return Some(Because { reason: "NativeRollout", text });
+            return Some(self.unfinished());
         }
         let (from, to) = (&live.body.template, &self.deployment.body.template);
         let never = || Because::never(self.deployment.object, to);
-        let because = first_native_change(self.deployment.object, from, to);
+        let because = first_native_change(self.deployment.object, from, to, &self.selections());
+        let because = because.or_else(|| self.forgets_labels(from));
+        let because = because.or_else(|| way::of_template(self.deployment.object, to).filter(|_| !self.permanent));
+        let because = because.or_else(|| {
+            let from = &from.shape().annotations;
+            RestartAnnotations::of(self.deployment.object, to).asks_admission(from, to, &self.pods(live))
+        });
         because.or_else(|| (from.is_mixed() || from.revision() != to.revision()).then(never).flatten())
+    }
+
+    /// A native rollout was under way: which ReplicaSets have pods, and how those go that are in the way. The others have more Ready pods.
+    fn unfinished(&self) -> Because {
+        let ready = |set: &ReplicaSet<'_>| self.pods(*set).iter().filter(|pod| pod.ready()).count();
+        let mut sets: Vec<ReplicaSet<'_>> =
+            self.owned.iter().copied().filter(|set| !set.is_history() && set.body.replicas > 0).collect();
+        sets.sort_by_key(|set| (Reverse(ready(set)), set.object.created));
+        let said = sets.iter().map(|set| {
+            format!("ReplicaSet {} has {} ({} Ready)", set.id.name, pods_in_words(set.body.replicas), ready(set))
+        });
+        let text = format!("a native rollout has not ended: {}", said.collect::<Vec<_>>().join(", "));
+        Because::of(Cause::NativeRollout, text)
     }
 
     fn idle(&self, stage: Stage, write: Option<Write>) -> Plan {
@@ -141,7 +165,8 @@ impl<'a> Planner<'a> {
             return None;
         }
         let mixed = self.owned.iter().find(|set| set.body.template.is_mixed())?;
-        let complete = self.owned.iter().filter(|set| set.is_history() && !set.body.template.is_mixed());
+        let is_complete = |template: &Template| !template.is_mixed() && template.too_large().is_none();
+        let complete = self.owned.iter().filter(|set| set.is_history() && is_complete(&set.body.template));
         let last = complete.max_by_key(|set| set.number())?;
         let template = last.body.template.for_replica_set(mixed.body.template.hash(), false);
         let is_other = last.body.template.revision() != self.deployment.body.template.revision();
@@ -150,12 +175,12 @@ impl<'a> Planner<'a> {
 
     /// Templates that were complete and differ from the target only in what can be changed in a running pod.
     fn complete(&self) -> impl Iterator<Item = ReplicaSet<'a>> {
-        let target = &self.deployment.body.template;
+        let (target, selections) = (&self.deployment.body.template, self.selections());
         self.owned.iter().copied().filter(move |set| {
             let template = &set.body.template;
             !template.is_mixed()
                 && template.revision() != target.revision()
-                && first_native_change(self.deployment.object, template, target).is_none()
+                && first_native_change(self.deployment.object, template, target, &selections).is_none()
         })
     }
 
@@ -175,7 +200,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Pods stay as they are, and new ones are made from the last good template.
-    fn halted(&self, live: ReplicaSet<'_>, halted: &Halted) -> Plan {
+    fn halted(&self, live: ReplicaSet<'a>, halted: &Halted) -> Plan {
         let good = self.complete().find(|set| set.body.template.revision() == halted.back_to);
         let because = halted.because(&self.deployment.body.template, good.map(|set| set.body.template.shape()));
         let is_there = |set: &ReplicaSet<'_>| {
@@ -223,15 +248,22 @@ impl<'a> Planner<'a> {
     }
 
     fn step_aside(&self, because: Because) -> Plan {
-        let only = self.deployment.opt_in() == OptIn::InPlaceOnly && because.reason == Because::FIELD;
+        let only = self.deployment.opt_in() == OptIn::InPlaceOnly && is_refused(because.cause);
         if self.permanent || only {
             return self.idle(Stage::Refused(because), None);
         }
-        let write = self.let_go(Some(self.rolls(&because)));
+        // What a ReplicaSet has in mid-rollout may be all that shows why, and it gets its last complete template before the pause is lifted.
+        let (object, target) = (self.deployment.object, &self.deployment.body.template);
+        let is_kept = way::of_template(object, target).is_some() || self.restore_template().is_none();
+        let write = if is_kept {
+            self.let_go(Some(self.rolls(&because)))
+        } else {
+            Some(way::choose(object, target, &because.text))
+        };
         self.idle(Stage::SteppingAside(because), write)
     }
 
-    fn unpaused(&self, live: ReplicaSet<'_>) -> Plan {
+    fn unpaused(&self, live: ReplicaSet<'a>) -> Plan {
         // A mark without a pause guards nothing.
         if let Some(write) = self.unpause() {
             return self.idle(Stage::Idle, Some(write));
@@ -260,20 +292,20 @@ impl<'a> Planner<'a> {
     }
 
     /// With the pods that are there, and those of them that are not as the template says.
-    fn counted(&self, live: ReplicaSet<'_>, plan: Plan) -> Plan {
+    fn counted(&self, live: ReplicaSet<'a>, plan: Plan) -> Plan {
         let pods = self.pods(live);
         let behind = pods.iter().filter(|pod| !matches!(self.need(live, pod), Need::Nothing));
         Plan { total: pods.len(), behind: behind.map(|pod| pod.id.uid.clone()).collect(), ..plan }
     }
 
     /// Somebody collects changes under a pause. When the Deployment is resumed, the guard holds it, and all of them are one rollout.
-    fn collecting(&self, live: ReplicaSet<'_>) -> Plan {
+    fn collecting(&self, live: ReplicaSet<'a>) -> Plan {
         let plan = self.counted(live, self.idle(Stage::Idle, None));
         let stage = if plan.behind.is_empty() { Stage::Idle } else { Stage::Rolling };
         Plan { stage, wishes: self.wishes(live, &self.pods(live)), ..plan }
     }
 
-    fn wishes(&self, live: ReplicaSet<'_>, pods: &[&PodView]) -> Vec<PodWish> {
+    fn wishes(&self, live: ReplicaSet<'a>, pods: &[&PodView]) -> Vec<PodWish> {
         let wish = |pod: &&PodView| match self.need(live, pod) {
             Need::Nothing => None,
             Need::Operation(intent) => Some(PodWish::new(pod, intent)),
@@ -283,10 +315,22 @@ impl<'a> Planner<'a> {
         wishes
     }
 
-    fn drive(&self, live: ReplicaSet<'_>) -> Plan {
+    fn drive(&self, live: ReplicaSet<'a>) -> Plan {
         let spec = self.deployment.body;
         let pods = self.pods(live);
         let wishes = self.wishes(live, &pods);
+        // With a surge no pod goes before the new one is accepted.
+        // Under a pause of the owner's own nobody makes new pods; the others go on.
+        let agentless = || agentless(&wishes, &pods, self.world).filter(|_| !self.permanent);
+        let because = new_pods_only(&wishes, &pods, self.world).or_else(agentless);
+        let because = because.or_else(|| unaccepted(&wishes, self.world));
+        if let Some(because) = because.filter(|_| spec.replicas > 0) {
+            return if self.deployment.object.pause().is_some() {
+                self.collecting(live)
+            } else {
+                self.step_aside(because)
+            };
+        }
         let total = pods.len();
         let behind = wishes.iter().map(|wish| wish.pod.uid.clone()).collect();
         let at_target = live.body.template.revision() == spec.template.revision();
@@ -304,7 +348,8 @@ impl<'a> Planner<'a> {
 
         let mixed_missing = !(at_target && live.body.template.is_mixed());
         let finished = || {
-            let text = format!("all {total} pods have {}, in place", spec.template.label());
+            let left = self.left_by_restart(&pods);
+            let text = format!("all {total} pods have {}, in place{left}", spec.template.label());
             self.note(Severity::Normal, "RolloutFinished", text)
         };
         // A change that was made under a pause has not begun: pods that are made anew get the version before. Not at replicas 0, where
@@ -328,13 +373,6 @@ impl<'a> Planner<'a> {
     fn pods(&self, live: ReplicaSet<'_>) -> Vec<&'a PodView> {
         let pods = self.world.pods(&live.id.uid).iter().copied();
         pods.filter(|pod| !pod.terminating && !pod.finished).collect()
-    }
-
-    fn need(&self, live: ReplicaSet<'_>, pod: &PodView) -> Need {
-        let goal = Goal::of(self.deployment.object, &self.deployment.body.template, BTreeMap::new());
-        let recorded = pod.annotations.get(annotations::REVISION).map(String::as_str);
-        let annotations = if recorded.is_some() { live.left() } else { live.annotations_of(pod) };
-        need(pod, &goal, &Origin { recorded, annotations }, self.owned.iter().map(|set| set.body.template.shape()))
     }
 
     /// Whether the pods that are listed are all there are and will be: the ReplicaSet controller has seen the template that
@@ -390,7 +428,43 @@ impl<'a> Planner<'a> {
         self.owned.iter().find(same).copied()
     }
 
+    /// What this rollout leaves as it was, if it is a restart: the newest template before tells, where that is kept.
+    fn left_by_restart(&self, pods: &[&PodView]) -> String {
+        let before = self.complete().max_by_key(ReplicaSet::number).map(|set| &set.body.template.shape().annotations);
+        once_per_pod::left_by_restart(self.deployment.object, before, &self.deployment.body.template, pods)
+    }
+
     fn note(&self, severity: Severity, reason: &'static str, text: String) -> EventNote {
         note(&self.deployment.id, DEPLOYMENT.version, severity, reason, text)
     }
+}
+
+/// Whether pods are made anew for it only where its owner lets them be.
+const fn is_refused(cause: Cause) -> bool {
+    match cause {
+        Cause::Field
+        | Cause::TooLarge
+        | Cause::InitContainer
+        | Cause::VolumeMountedOnce
+        | Cause::InjectionChanged
+        | Cause::NewPodsWished
+        | Cause::NativeRollout
+        | Cause::DigestUnknown
+        | Cause::PrefetchRefused
+        | Cause::NoAgentPossible
+        | Cause::HostNetwork => true,
+        // Nothing is there that could be made anew; and what belongs to the cluster is let go.
+        Cause::NoReplicaSet
+        | Cause::SystemNamespace
+        // No reasons of a Deployment to step aside.
+        | Cause::Halted
+        | Cause::InvalidSpec
+        | Cause::InvalidDecoration
+        | Cause::LossExpected
+        | Cause::PodNotAccepted => false,
+    }
+}
+
+fn pods_in_words(count: i32) -> String {
+    if count == 1 { "1 pod".to_owned() } else { format!("{count} pods") }
 }

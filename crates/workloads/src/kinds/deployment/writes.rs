@@ -65,11 +65,14 @@ pub(super) fn strip_labels(set: ReplicaSet<'_>, names: &[&str]) -> Write {
     Write::patch("strip-labels", set.object, |patch| names.iter().fold(patch, |patch, name| patch.remove(&label(name))))
 }
 
-/// Lifts the guard's mark and its pause together. The mark of a version that was judged bad goes once another one has come to its end.
+/// Lifts the guard's mark and its pause together. The mark of a version that was judged bad goes once another one has come to its end,
+/// and that of a version that goes natively has done its work.
 pub(super) fn unpause(deployment: Deployment<'_>) -> Write {
     let is_over = Halted::is_over(deployment.object, &deployment.body.template);
     Write::patch("unpause", deployment.object, |patch| {
         let patch = patch.remove(&["metadata", "annotations", annotations::ROLLOUT]).add(&["spec", "paused"], false);
-        if is_over { patch.remove(&["metadata", "annotations", annotations::HALTED]) } else { patch }
+        let patch = if is_over { patch.remove(&["metadata", "annotations", annotations::HALTED]) } else { patch };
+        let is_native = deployment.object.annotations.contains_key(annotations::WAY);
+        if is_native { patch.remove(&["metadata", "annotations", annotations::WAY]) } else { patch }
     })
 }

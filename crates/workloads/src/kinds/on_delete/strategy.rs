@@ -11,7 +11,7 @@ use crate::write::Write;
 const STRATEGY: [&str; 2] = ["spec", "updateStrategy"];
 
 /// Whether the native controller leaves pods alone that are not up to date.
-pub(in crate::kinds) fn is_on_delete(strategy: &Value) -> bool {
+pub(crate) fn is_on_delete(strategy: &Value) -> bool {
     strategy["type"] == "OnDelete"
 }
 
@@ -37,7 +37,7 @@ pub(in crate::kinds) fn release(object: &Object, strategy: &Value) -> Option<Wri
 
 fn release_with(object: &Object, strategy: &Value, forget_halt: bool) -> Write {
     let halted = if forget_halt { Some(annotations::HALTED) } else { None };
-    let marks = [Some(annotations::ROLLOUT), Some(annotations::UPDATE_STRATEGY), halted];
+    let marks = [Some(annotations::ROLLOUT), Some(annotations::UPDATE_STRATEGY), Some(annotations::WAY), halted];
     let present = marks.into_iter().flatten().filter(|name| object.annotations.contains_key(*name));
     let strategy = wanted(object, strategy);
     Write::patch("put-strategy-back", object, |patch| {

@@ -74,7 +74,7 @@ impl<'a> Subject<'a> {
     fn reshape(&self, verb: &'static str, number: u64, shape: &Shape, forget_halt: bool) -> Result<Write, String> {
         if shape.fixed != self.template.shape().fixed {
             return Err(format!(
-                "{} differs in more than images and annotations; use: kubectl rollout undo {} --to-revision={number}",
+                "{} differs in more than images, labels and annotations; use: kubectl rollout undo {} --to-revision={number}",
                 version(number, shape),
                 self.object.id.arguments()
             ));

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{LABEL, mark_among};
+use crate::large;
 use crate::object::{Body, Object, Typed};
 use crate::template::Template;
 
@@ -84,6 +85,9 @@ fn fault(name: &str, spec: &PodDecorationSpec, template: &Value) -> Option<Strin
     let rolling = spec.update_strategy.rolling_update.as_ref().and_then(|rolling| rolling.selector.as_ref());
     if let Some(why) = rolling.and_then(selector::fault) {
         return Some(format!("spec.updateStrategy.rollingUpdate.selector: {why}"));
+    }
+    if let Some((large, _)) = template.as_str().and_then(large::marked) {
+        return Some(format!("spec.template: {large}"));
     }
     // Absent is empty.
     let template = if template.is_null() { None } else { Some(template.clone()) };

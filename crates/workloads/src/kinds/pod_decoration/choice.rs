@@ -1,16 +1,15 @@
 //! Which revision of which decorations each pod of a CollaSet is to have.
 
-use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use hitless_api::pod::PodView;
-use hitless_api::selector;
+use hitless_api::selector::{self, Fault, Selector};
 use serde_json::Value;
 
 use super::revisions::Revisions;
 use super::undecorated::Undecorated;
-use super::{PodDecoration, body, label, marks, members, node_access, render};
+use super::{LABEL, PodDecoration, body, label, marks, members, node_access, render};
 use crate::kinds::colla_set;
 use crate::object::Object;
 use crate::template::Template;
@@ -29,7 +28,7 @@ pub(crate) struct NewPod<'a> {
 }
 
 /// The decorations of a namespace that concern one CollaSet.
-pub(crate) struct Decorations<'a> {
+pub(crate) struct Decorations<'a, 'w> {
     /// In the order in which they are applied.
     all: Vec<Decoration<'a>>,
     /// The new pods of pairs, by uid, with those that they replace.
@@ -38,14 +37,16 @@ pub(crate) struct Decorations<'a> {
     fault: Option<String>,
     /// What keeps pods as they are until it is there.
     awaited: Option<String>,
-    /// The labels that selectors go by, of the pods of the CollaSet; by uid.
-    labels: BTreeMap<&'a str, Labels>,
+    /// The labels that selectors go by.
+    labels: Option<&'w Undecorated<'a>>,
 }
 
 struct Decoration<'a> {
     object: PodDecoration<'a>,
     /// A pod's label that names the revision that it has.
     label: String,
+    /// Whom it is for, or why nobody can tell; `None`: nobody.
+    selector: Option<Result<Selector<'a>, Fault>>,
     templates: BTreeMap<&'a str, &'a Value>,
     /// Name of the template's revision, if that is there.
     updated: Option<&'a str>,
@@ -66,32 +67,37 @@ struct Member<'a, 'm> {
     id: Id<'a>,
     /// The pod that is there.
     pod: Option<&'a PodView>,
-    labels: Cow<'m, Labels>,
+    labels: &'m Labels,
     /// Name of the CollaSet, and instance id.
     place: (&'a str, i32),
 }
 
-impl<'a> Decorations<'a> {
+impl<'a, 'w> Decorations<'a, 'w> {
     /// Those for `set`. `new`: its pods that are to be made, by id; `usual`: labels of such a pod, if there were one.
     pub(crate) fn of(
         set: &'a Object,
-        world: &World<'a>,
+        world: &'w World<'a>,
         new: &BTreeMap<i32, NewPod<'a>>,
         usual: &BTreeMap<String, String>,
     ) -> Self {
         let namespace = &set.id.namespace;
-        let undecorated = Undecorated::of(set, world);
-        let mut decorations = Self::none();
-        let pods = world.pods(&set.id.uid).iter();
-        decorations.labels = pods.map(|pod| (pod.id.uid.as_str(), undecorated.labels(pod))).collect();
-        let own = || {
-            let there = members(set, world).map(|pod| decorations.labels_of(pod));
-            there.chain(new.values().map(|pod| &pod.labels)).chain([usual])
-        };
+        let mut decorations = Self { labels: world.undecorated(set), ..Self::none() };
+        let marks: BTreeSet<&String> = members(set, world).flat_map(marks::on).map(|(mark, _)| mark).collect();
+        // Pods that have one that does not count any more keep it, as long as nobody has decided which ones are to go.
+        let kept = marks.iter().filter_map(|mark| mark.strip_prefix(LABEL));
+        decorations.fault = kept.into_iter().find_map(|name| world.uncounted_decoration(namespace, name));
         let concerns = |each: &Decoration<'a>| {
-            each.object.body.spec.selector.as_ref().and_then(selector::fault).is_some()
-                || own().any(|labels| each.selects(labels))
-                || members(set, world).any(|pod| pod.labels.contains_key(&each.label))
+            let selected = |own: &Selector<'_>| {
+                let mut there = decorations.labels.into_iter();
+                there.any(|known| known.selected(own).any(colla_set::stays))
+                    || new.values().map(|pod| &pod.labels).chain([usual]).any(|labels| own.matches(labels))
+            };
+            let is_meant = match &each.selector {
+                None => false,
+                Some(Ok(own)) => selected(own),
+                Some(Err(_)) => true,
+            };
+            is_meant || marks.contains(&each.label)
         };
         let known = world.decorations(namespace).iter();
         let known = known.filter_map(|object| Decoration::of(object.pod_decoration()?, world));
@@ -101,7 +107,8 @@ impl<'a> Decorations<'a> {
         }
         all.sort_by_key(|each| (Reverse(each.object.body.weight()), &each.object.object.id.name));
         let template = set.template().map(Template::content);
-        decorations.fault = all.iter().find_map(|each| each.fault(template));
+        let refused = decorations.fault.take();
+        decorations.fault = refused.or_else(|| all.iter().find_map(|each| each.fault(template)));
         decorations.stands_for = colla_set::pairs_of(members(set, world)).1;
         if all.iter().any(|each| each.kept() > 0) {
             let members = Member::all(set, world, new);
@@ -117,7 +124,7 @@ impl<'a> Decorations<'a> {
 
     /// No decorations.
     pub(crate) fn none() -> Self {
-        Self { all: Vec::new(), stands_for: BTreeMap::new(), fault: None, awaited: None, labels: BTreeMap::new() }
+        Self { all: Vec::new(), stands_for: BTreeMap::new(), fault: None, awaited: None, labels: None }
     }
 
     /// Whether there are any.
@@ -204,7 +211,7 @@ impl<'a> Decorations<'a> {
     }
 
     fn labels_of<'p>(&'p self, pod: &'p PodView) -> &'p Labels {
-        self.labels.get(pod.id.uid.as_str()).unwrap_or(&pod.labels)
+        self.labels.map_or(&pod.labels, |known| known.labels(pod))
     }
 }
 
@@ -218,6 +225,7 @@ impl<'a> Decoration<'a> {
         Some(Self {
             object,
             label: label(&object.object.id.name),
+            selector: object.body.spec.selector.as_ref().map(selector::read),
             templates: revisions.templates().collect(),
             updated: revisions.target().map(|target| target.object.id.name.as_str()),
             counted: None,
@@ -231,8 +239,9 @@ impl<'a> Decoration<'a> {
         Some(format!("PodDecoration {} can't be applied: {why}", self.object.object.id.name))
     }
 
+    /// One that nobody understands adds to nobody, and lets no pod be made or changed ([`Decorations::refusal`]).
     fn selects(&self, labels: &Labels) -> bool {
-        self.object.body.spec.selector.as_ref().is_some_and(|own| selector::matches(own, labels))
+        matches!(&self.selector, Some(Ok(own)) if own.matches(labels))
     }
 
     /// So many keep what they have.
@@ -259,19 +268,19 @@ impl<'a> Decoration<'a> {
     /// Whether its strategy selects such a pod.
     fn is_open_to(&self, labels: &Labels) -> bool {
         let selector = self.object.body.rolling().and_then(|rolling| rolling.selector.as_ref());
-        selector.is_none_or(|selector| selector::matches(selector, labels))
+        selector.is_none_or(|selector| selector::read(selector).is_ok_and(|open| open.matches(labels)))
     }
 
     /// Those that have it already go first, then those that are to be made.
     fn count(&mut self, members: &[Member<'a, '_>]) {
         let kept = self.kept();
         let Some(updated) = self.updated.filter(|_| kept > 0) else { return };
-        let mut matched: Vec<&Member<'a, '_>> = members.iter().filter(|member| self.selects(&member.labels)).collect();
+        let mut matched: Vec<&Member<'a, '_>> = members.iter().filter(|member| self.selects(member.labels)).collect();
         let count = matched.len().saturating_sub(kept);
         let has_it = |member: &Member<'_, '_>| {
             member.pod.and_then(|pod| pod.labels.get(&self.label)).is_some_and(|known| known == updated)
         };
-        matched.retain(|member| self.is_open_to(&member.labels));
+        matched.retain(|member| self.is_open_to(member.labels));
         matched.sort_by_key(|member| (!has_it(member), matches!(member.id, Id::Pod(_)), member.place));
         self.counted = Some(matched.into_iter().take(count).map(|member| member.id).collect());
     }
@@ -279,15 +288,15 @@ impl<'a> Decoration<'a> {
 
 impl<'a: 'm, 'm> Member<'a, 'm> {
     /// All that decorations of the CollaSet's namespace may select.
-    fn all(set: &'a Object, world: &World<'a>, new: &'m BTreeMap<i32, NewPod<'a>>) -> Vec<Self> {
+    fn all(set: &'a Object, world: &'m World<'a>, new: &'m BTreeMap<i32, NewPod<'a>>) -> Vec<Self> {
         let mut all: Vec<Self> = Vec::new();
         for other in world.colla_sets(&set.id.namespace) {
             let (alone, _) = colla_set::pairs_of(members(other, world));
-            let undecorated = Undecorated::of(other, world);
+            let undecorated = world.undecorated(other);
             all.extend(alone.into_iter().map(|pod| Member {
                 id: Id::Pod(&pod.id.uid),
                 pod: Some(pod),
-                labels: Cow::Owned(undecorated.labels(pod)),
+                labels: undecorated.map_or(&pod.labels, |known| known.labels(pod)),
                 place: (&other.id.name, colla_set::instance_id(pod)),
             }));
         }
@@ -295,7 +304,7 @@ impl<'a: 'm, 'm> Member<'a, 'm> {
         all.extend(alone.map(|(id, pod)| Member {
             id: Id::New(*id),
             pod: None,
-            labels: Cow::Borrowed(&pod.labels),
+            labels: &pod.labels,
             place: (&set.id.name, *id),
         }));
         all

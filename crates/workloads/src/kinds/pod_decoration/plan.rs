@@ -8,8 +8,8 @@ use hitless_api::selector;
 use serde_json::json;
 
 use super::revisions::Revisions;
-use super::undecorated::Undecorated;
 use super::{PodDecoration, label, members};
+use crate::kinds::colla_set;
 use crate::world::World;
 use crate::write::Write;
 
@@ -49,11 +49,11 @@ pub(super) fn writes(decoration: PodDecoration<'_>, world: &World<'_>) -> Vec<Wr
 
 fn matched<'a>(decoration: PodDecoration<'a>, world: &World<'a>) -> Vec<Matched<'a>> {
     let namespace = &decoration.object.id.namespace;
-    let Some(own) = &decoration.body.spec.selector else { return Vec::new() };
+    // One that nobody understands adds to nobody: it stops all CollaSets of the namespace.
+    let Some(Ok(own)) = decoration.body.spec.selector.as_ref().map(selector::read) else { return Vec::new() };
     let of_set = |set: &&'a crate::Object| {
-        let undecorated = Undecorated::of(set, world);
-        let is_meant = |pod: &&PodView| selector::matches(own, &undecorated.labels(pod));
-        let pods: Vec<&PodView> = members(set, world).filter(is_meant).collect();
+        let selected = world.undecorated(set).into_iter().flat_map(|known| known.selected(&own));
+        let pods: Vec<&PodView> = selected.filter(|pod| colla_set::stays(pod)).collect();
         let wanted = set.colla_set().map_or(0, |set| set.body.replicas);
         Matched { set: &set.id.name, is_complete: pods.len() >= wanted, pods }
     };

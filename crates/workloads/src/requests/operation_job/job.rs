@@ -36,8 +36,10 @@ pub enum Standing<'a> {
     Open {
         /// The pod.
         pod: &'a PodView,
-        /// It is being done.
+        /// It is being done, or has been asked of its workload.
         begun: bool,
+        /// What is done to the pod can't be taken back any more, or is about to end by itself.
+        committed: bool,
         /// What to record of it.
         extra: BTreeMap<String, String>,
     },
@@ -98,6 +100,11 @@ impl<'a> Job<'a> {
         !self.is_over() && !is_recorded() && self.body.targets.iter().any(|target| target.name == pod)
     }
 
+    /// Whether the job says that it has given this pod up.
+    pub(super) fn has_given_up(self, pod: &str) -> bool {
+        self.recorded(pod).is_some_and(|detail| detail.progress == Progress::Failed)
+    }
+
     /// Whether an operation of this pod, that was ordered for this job, is still wished.
     pub(super) fn wants(self, pod: &str) -> bool {
         self.is_open(pod) && self.body.invalid.is_none() && self.body.action == Action::Restart
@@ -150,16 +157,15 @@ impl<'a> Job<'a> {
             return Standing::Later;
         }
         match standing {
-            Standing::Open { begun: false, pod, .. } => {
-                if let Some(unknown) = target.containers.iter().find(|name| pod.container(name).is_none()) {
+            Standing::Open { committed: false, begun, pod, .. } => {
+                if let Some(unknown) = target.containers.iter().find(|name| !begun && pod.container(name).is_none()) {
                     return failed("ContainerNotFound", format!("pod {} has no container {unknown}", target.name));
                 }
                 if self.is_late(scene.now) {
                     let active = self.body.active.as_secs();
-                    return failed(
-                        "DeadlineExceeded",
-                        format!("it had not begun {active} s after the job was taken on"),
-                    );
+                    let what =
+                        if begun { "it was taken back: no other pod had taken its place" } else { "it had not begun" };
+                    return failed("DeadlineExceeded", format!("{what} {active} s after the job was taken on"));
                 }
                 standing
             }

@@ -29,7 +29,7 @@ pub(super) fn standing<'s>(
         let extra = extra(name);
         return match scene.pod(&job.object.id.namespace, name) {
             Some(new) if new.available() => Standing::Done { extra },
-            Some(pod) => Standing::Open { pod, begun: true, extra },
+            Some(pod) => Standing::Open { pod, begun: true, committed: true, extra },
             None => {
                 failed("PodNotFound", format!("pod {target} is gone, and so is {name}, which was made in its place"))
             }
@@ -53,7 +53,15 @@ pub(super) fn standing<'s>(
     };
     let new = scene.world.pods(&owner.uid).iter().copied().find(|other| begun && is_new(other));
     let name = new.map(|new| &new.id.name).or(known);
-    Standing::Open { pod, begun, extra: name.map(|name| extra(name)).unwrap_or_default() }
+    // The label is a wish; it can be taken back for as long as nothing is done to the pod.
+    let (uid, world) = (&pod.id.uid, scene.world);
+    let is_leaving = world.operating.contains(uid) || world.left.contains(uid) || pod.terminating || pod.finished;
+    Standing::Open {
+        pod,
+        begun,
+        committed: begun && is_leaving,
+        extra: name.map(|name| extra(name)).unwrap_or_default(),
+    }
 }
 
 fn extra(new: &str) -> BTreeMap<String, String> {
@@ -70,11 +78,12 @@ pub(super) fn begin(job: Job<'_>, pod: &PodView, scene: &Scene<'_, '_>) -> Optio
     Some(label(pod, "begin-replace", |patch| patch.add(&["metadata", "labels", TO_REPLACE], job.token())))
 }
 
-/// Takes the label away again where a job has set it and is gone: its CollaSet undoes what is not done yet.
+/// Takes the label away again where a job has set it and is gone, or has given the pod up: its CollaSet undoes what is not done yet.
 pub(super) fn cancelled(scene: &Scene<'_, '_>) -> Vec<Write> {
     let ours = scene.pods.iter().filter_map(|pod| {
         let token = pod.labels.get(TO_REPLACE).filter(|token| is_token(token))?;
-        (!pod.terminating && Job::of_token(token, scene).is_none()).then_some((pod, token))
+        let is_wished = Job::of_token(token, scene).is_some_and(|job| !job.has_given_up(&pod.id.name));
+        (!pod.terminating && !is_wished).then_some((pod, token))
     });
     let path = ["metadata", "labels", TO_REPLACE];
     ours.map(|(pod, token)| label(pod, "cancel-replace", |patch| patch.test(&path, token.as_str()).remove(&path)))

@@ -29,7 +29,7 @@ pub(super) fn of<'a>(job: Job<'a>, scene: &Scene<'_, 'a>, fates: &Fates, reports
         None => status(job, scene, fates, now, reports),
     };
     reports.writes.extend(write(job, &wanted));
-    let open = wanted.target_details.iter().any(|detail| detail.progress == Progress::Pending);
+    let open = wanted.target_details.iter().any(|detail| !detail.progress.is_final());
     let deadline = job.deadline().filter(|at| open && *at > scene.now);
     wake(reports, deadline);
     reports.notes.extend(note(job, &wanted));
@@ -138,7 +138,7 @@ fn detail(
         Standing::Recorded | Standing::Later | Standing::Awaited { .. } => known,
         Standing::Done { extra } => ended(Progress::Succeeded, extra, None),
         Standing::Failed(error) => ended(Progress::Failed, BTreeMap::new(), Some(error)),
-        Standing::Open { pod, begun: is_begun, extra } => {
+        Standing::Open { pod, begun: is_begun, committed: _, extra } => {
             let of_operation = fates.failed.get(&(pod.id.uid.clone(), job.token()));
             let never = || fates.never.get(&pod.id.uid).filter(|_| !is_begun && job.body.action == Action::Restart);
             if let Some(fate) = of_operation.or_else(never) {

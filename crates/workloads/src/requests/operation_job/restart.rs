@@ -47,7 +47,7 @@ pub(super) fn standing<'s>(
 }
 
 fn open(pod: &PodView, begun: bool) -> Standing<'_> {
-    Standing::Open { pod, begun, extra: BTreeMap::new() }
+    Standing::Open { pod, begun, committed: begun, extra: BTreeMap::new() }
 }
 
 /// What the job wishes for its pods.

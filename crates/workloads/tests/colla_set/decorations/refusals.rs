@@ -1,6 +1,6 @@
 //! What is refused, and said to people: PodDecorations that make no sense, and changes that can't be made.
 
-use hitless_workloads::Stage;
+use hitless_workloads::{Cause, Stage};
 use serde_json::json;
 
 use super::{decorate, images, next, running, sidecar};
@@ -17,7 +17,7 @@ fn one_that_cannot_be_understood_changes_nothing_and_says_so() {
     assert_eq!((cluster.uids(), images(&cluster, "log")), (uids, vec!["log:v1".to_owned(); 2]));
     let plan = next(&cluster);
     let Stage::Refused(because) = &plan.stage else { panic!("{:?}", plan.stage) };
-    assert_eq!(because.reason, "InvalidDecoration");
+    assert_eq!(because.cause, Cause::InvalidDecoration);
     assert!(because.text.contains("PodDecoration log") && because.text.contains("Near"), "{}", because.text);
 }
 

@@ -81,6 +81,18 @@ fn granted() -> Vec<Row> {
         {"op": "replace", "path": "/spec/initContainers/1/image", "value": "proxy:2"},
         {"op": "replace", "path": "/metadata/labels/poddecoration.kusionstack.io~1pd-log", "value": "named"},
         {"op": "replace", "path": "/metadata/annotations/poddecoration.kusionstack.io~1revisions", "value": "[{}]"}]);
+    let relabel = json!([
+        {"op": "test", "path": "/metadata/labels/chart", "value": "1"},
+        {"op": "replace", "path": "/metadata/labels/chart", "value": "2"},
+        {"op": "remove", "path": "/metadata/labels/gone"},
+        {"op": "add", "path": "/metadata/labels/come", "value": "y"},
+        {"op": "add", "path": "/metadata/annotations/hitless.dev~1mixed", "value": "digest.new"},
+        {"op": "add", "path": "/metadata/annotations/hitless.dev~1revision", "value": "new"}]);
+    let labels_back = json!([
+        {"op": "replace", "path": "/metadata/labels/chart", "value": "1"},
+        {"op": "add", "path": "/metadata/labels/gone", "value": "x"},
+        {"op": "remove", "path": "/metadata/labels/come"},
+        {"op": "replace", "path": "/spec/containers/0/image", "value": "web:1"}]);
     let sync = json!([{"op": "add", "path": "/metadata/annotations/hitless.dev~1config-sync", "value": "now"}]);
     vec![
         allowed_as(
@@ -105,6 +117,18 @@ fn granted() -> Vec<Row> {
             Who::Agent,
             "an agent goes the way back: image, label and annotation as they were",
             patch("operated", back),
+        ),
+        allowed_as(
+            Who::Agent,
+            "an agent sets, adds and takes away the labels that the ledger names, without an image",
+            patch("reserved", relabel),
+            [("/metadata/labels/chart", json!("2")), ("/metadata/labels/come", json!("y"))],
+        ),
+        allowed_as(
+            Who::Agent,
+            "and puts them back as they were",
+            patch("operated", labels_back),
+            [("/metadata/labels/chart", json!("1")), ("/metadata/labels/gone", json!("x"))],
         ),
         allowed_as(
             Who::Agent,
@@ -284,7 +308,7 @@ fn ledger() -> Vec<Row> {
     let generation = |name: &str, value: &str| {
         Call::merge(at(name), json!({"metadata": {"labels": {"pod-template-generation": value}}}))
     };
-    let foreign = Call::merge(at("reserved"), json!({"metadata": {"labels": {"app": "named"}}}));
+    let own = |name: &str, value: Value| Call::merge(at("reserved"), json!({"metadata": {"labels": {name: value}}}));
     let decoration = |pod: &str, name: &str, value: &str| {
         let label = format!("poddecoration.kusionstack.io/pd-{name}");
         Call::merge(at(pod), json!({"metadata": {"labels": {label: value}}}))
@@ -306,7 +330,28 @@ fn ledger() -> Vec<Row> {
         denied(Who::Agent, "not a revision label that the ledger does not name", label, generation("reserved", "2")),
         denied(Who::Agent, "not another generation than the ledger's", label, generation("operated", "3")),
         allowed(Who::Agent, "the generation of the template that the ledger names", generation("operated", "2")),
-        denied(Who::Agent, "no other label, not even one that the ledger names", "revision labels", foreign),
+        denied(Who::Agent, "not another value of a label than the ledger's", label, own("chart", json!("3"))),
+        denied(Who::Agent, "not the end of a label that is to have another value", label, own("chart", Value::Null)),
+        denied(Who::Agent, "not another value of one that is to go", label, own("gone", json!("y"))),
+        denied(Who::Agent, "not another label than the ledger's", label, own("app", json!("y"))),
+        denied(
+            Who::Agent,
+            "no label that hitless reads, even if the ledger names it",
+            "revision labels",
+            own("hitless.dev/gate", json!("named")),
+        ),
+        denied(
+            Who::Agent,
+            "no label of Kubernetes' own, even if the ledger names it",
+            "revision labels",
+            own("statefulset.kubernetes.io/pod-name", json!("named")),
+        ),
+        denied(Who::Agent, "no named label in a namespace without a ledger", keeps, {
+            Call::merge(at("bare"), json!({"metadata": {"labels": {"chart": "2"}}}))
+        }),
+        denied(Who::Agent, "no named label of a pod without a reservation", none, {
+            Call::merge(at("free"), json!({"metadata": {"labels": {"chart": "2"}}}))
+        }),
         denied(
             Who::Agent,
             "not another revision of a PodDecoration than the ledger's",
@@ -319,10 +364,10 @@ fn ledger() -> Vec<Row> {
             "revision labels",
             decoration("reserved", "other", "named"),
         ),
-        denied(Who::Agent, "not another revision than the ledger's, before the way back", label, {
+        denied(Who::Agent, "not another revision than the ledger's, neither there nor back", label, {
             Call::json_patch(
                 at("operated"),
-                json!([{"op": "replace", "path": "/metadata/labels/controller-revision-hash", "value": "old"}]),
+                json!([{"op": "replace", "path": "/metadata/labels/controller-revision-hash", "value": "older"}]),
             )
         }),
         denied(Who::Agent, "not an old revision with a strange image", image, patch("operated", back_and_other_label)),

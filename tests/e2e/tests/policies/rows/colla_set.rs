@@ -4,18 +4,15 @@ use serde_json::{Value, json};
 
 use super::{allowed, denied};
 use crate::Row;
-use crate::fixture::{NAMESPACE, apps, colla_sets, pods, workload};
-use crate::request::{Call, Who};
+use crate::fixture::{NAMESPACE, apps, claim, claims, colla_set_pod, colla_sets, pods, revision, workload};
+use crate::request::{Call, Who, uid};
+
+/// Several policies say no, and the API server names the one that it asked first.
+const ANY: &str = "ValidatingAdmissionPolicy 'hitless-controller-";
 
 /// A pod of the CollaSet, as the controller makes it, and with one thing changed.
 fn make(revision: &str, changes: &[(&str, Value)]) -> Call {
-    let template = workload("colla", 1, &json!({}))["spec"]["template"].clone();
-    let owner = json!({"apiVersion": "apps.kusionstack.io/v1alpha1", "kind": "CollaSet", "name": "colla", "uid": "u", "controller": true});
-    let mut pod = json!({
-        "metadata": {"name": "colla-bcdfg", "ownerReferences": [owner], "labels": {"app": "colla", "kusionstack.io/control": "true",
-            "hitless.dev/made-for": "CollaSet", "controller-revision-hash": revision}},
-        "spec": template["spec"],
-    });
+    let mut pod = colla_set_pod("colla", revision);
     for (path, value) in changes {
         if let Some(at) = path.rsplit_once('/').and_then(|(parent, key)| Some(&mut pod.pointer_mut(parent)?[key])) {
             *at = value.clone();
@@ -34,7 +31,7 @@ fn decorated_with(sidecar: &Value, own: &str, decorations: &[&str]) -> Call {
     let mut first = workload("colla", 1, &json!({}))["spec"]["template"]["spec"]["containers"][0].clone();
     first["image"] = json!(own);
     let mut labels = json!({"app": "colla", "kusionstack.io/control": "true", "hitless.dev/made-for": "CollaSet",
-        "controller-revision-hash": "new"});
+        "controller-revision-hash": "colla-new"});
     for name in decorations {
         labels[format!("poddecoration.kusionstack.io/pd-{name}")] = json!("new");
     }
@@ -61,40 +58,28 @@ fn decorations() -> Vec<Row> {
         denied(
             Who::Controller,
             "and a decoration gives no right on the node",
-            "gets no right on its node",
+            ANY,
             decorated_with(&privileged, "decorated:1", &["log"]),
         ),
     ]
 }
 
 pub(super) fn rows() -> Vec<Row> {
-    let (template, rights, labels) =
-        ("runs what the CollaSet's template says", "gets no right on its node", "has its labels");
+    let (template, labels) = ("runs what its revision says", "has its labels");
     let one = |path: &str, value: Value| make("new", &[(path, value)]);
     let host = json!([{"name": "v", "hostPath": {"path": "/"}}]);
-    let revision = |owner: &str| {
-        let owner = json!({"apiVersion": "apps.kusionstack.io/v1alpha1", "kind": owner, "name": "colla", "uid": "u", "controller": true});
-        let object = json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "revision": 1, "data": {},
-            "metadata": {"name": "colla-1", "ownerReferences": [owner]}});
-        Call::create(apps("controllerrevisions"), object)
-    };
     let set = || format!("{}/colla", colla_sets());
     vec![
         allowed(Who::Controller, "the controller makes a pod of a CollaSet", make("new", &[])),
-        allowed(
-            Who::Controller,
-            "also of an earlier revision, which ran something else",
-            make("old", &[("/spec/containers/0/image", json!("old:1"))]),
-        ),
         denied(Who::Controller, "it runs no other image", template, one("/spec/containers/0/image", json!("other:1"))),
         denied(Who::Controller, "nor another command", template, one("/spec/containers/0/command", json!(["/bin/sh"]))),
         denied(
             Who::Controller,
             "nothing of the node is mounted, whatever the revision",
-            rights,
+            ANY,
             make("old", &[("/spec/volumes", host)]),
         ),
-        denied(Who::Controller, "nor seen of its processes", rights, make("old", &[("/spec/hostPID", json!(true))])),
+        denied(Who::Controller, "nor seen of its processes", ANY, make("old", &[("/spec/hostPID", json!(true))])),
         denied(
             Who::Controller,
             "without the labels it would be a pod that nobody checks",
@@ -104,8 +89,7 @@ pub(super) fn rows() -> Vec<Row> {
         denied(
             Who::Controller,
             "and who belongs to nobody is no pod of a CollaSet",
-            // Two policies say so, and the API server names the one that it asked first.
-            "ValidatingAdmissionPolicy 'hitless-controller-",
+            ANY,
             one("/metadata/ownerReferences", json!([])),
         ),
         denied(
@@ -114,15 +98,13 @@ pub(super) fn rows() -> Vec<Row> {
             "only the controller makes pods for CollaSets",
             make("new", &[]),
         ),
-        allowed(Who::Controller, "the controller keeps a CollaSet's revisions", revision("CollaSet")),
-        allowed(Who::Controller, "and a PodDecoration's", revision("PodDecoration")),
-        denied(Who::Controller, "and nobody else's", "only write those of CollaSets", revision("StatefulSet")),
         allowed(
             Who::Controller,
             "it writes down what it has learned",
             Call::merge(
                 set(),
-                json!({"metadata": {"annotations": {"hitless.dev/gap": "{}", "hitless.dev/losses": "{}"}}}),
+                json!({"metadata": {"annotations": {"hitless.dev/gap": "{}", "hitless.dev/gap-to-ready": "{}",
+                    "hitless.dev/losses": "{}", "hitless.dev/refused": "[]"}}}),
             ),
         ),
         denied(
@@ -151,25 +133,153 @@ pub(super) fn rows() -> Vec<Row> {
         ),
     ]
     .into_iter()
+    .chain(reload())
+    .chain(of_an_earlier_revision())
+    .chain(revisions())
     .chain(decorations())
     .chain(pods_and_claims())
     .collect()
 }
 
+/// A restart because of a ConfigMap or Secret.
+fn reload() -> Vec<Row> {
+    let config = |value: &str| json!({"hitless.dev/config": value});
+    let on = |name: &str, patch: Value| Call::merge(format!("{}/{name}", colla_sets()), patch);
+    let template = |notes: &Value| json!({"spec": {"template": {"metadata": {"annotations": notes}}}});
+    let both = |notes: &Value| {
+        let mut patch = template(notes);
+        patch["metadata"]["annotations"] = notes.clone();
+        patch
+    };
+    let (hash, spec) = (config("0123456789abcdef"), "may not write a CollaSet's spec");
+    vec![
+        allowed(Who::Controller, "one that reloads is restarted by its template", on("empty", both(&hash))),
+        denied(Who::Controller, "one that does not is not", spec, on("colla", both(&hash))),
+        denied(Who::Controller, "nothing but a hash", spec, on("empty", template(&config("x")))),
+        denied(Who::Controller, "no other annotation", spec, on("empty", template(&json!({"rollme": "x"})))),
+        denied(Who::Controller, "nor anything beside", spec, on("empty", json!({"spec": {"replicas": 9}}))),
+        denied(
+            Who::Controller,
+            "it does not say itself that one reloads",
+            "may only set what it has learned",
+            on("colla", json!({"metadata": {"annotations": {"hitless.dev/reload": "auto"}}})),
+        ),
+        denied(Who::Uninstall, "the account it leaves by restarts nothing", spec, on("empty", template(&hash))),
+    ]
+}
+
+/// Pods of a revision that is not the newest.
+fn of_an_earlier_revision() -> Vec<Row> {
+    let template = "runs what its revision says";
+    // As the revision `old` says.
+    let old = |changes: &[(&str, Value)]| {
+        let mut all = vec![
+            ("/spec/containers/0/image", json!("old:1")),
+            ("/spec/containers/0/securityContext", json!({"runAsNonRoot": true, "runAsUser": 1000})),
+        ];
+        all.extend(changes.iter().cloned());
+        make("old", &all)
+    };
+    vec![
+        allowed(Who::Controller, "also of an earlier revision, which ran something else", old(&[])),
+        denied(
+            Who::Controller,
+            "nor anything else then",
+            template,
+            old(&[("/spec/containers/0/image", json!("web:1"))]),
+        ),
+        denied(
+            Who::Controller,
+            "nor another command",
+            template,
+            old(&[("/spec/containers/0/command", json!(["/bin/sh"]))]),
+        ),
+        denied(
+            Who::Controller,
+            "nor in an init container",
+            template,
+            old(&[("/spec/initContainers/0/image", json!("x:1"))]),
+        ),
+        denied(
+            Who::Controller,
+            "nor as another user",
+            template,
+            old(&[("/spec/containers/0/securityContext", json!({"runAsUser": 0}))]),
+        ),
+        denied(
+            Who::Controller,
+            "nor with another account",
+            "has the account",
+            old(&[("/spec/serviceAccountName", json!("other"))]),
+        ),
+        allowed(
+            Who::Controller,
+            "admission may restrict it further",
+            make(
+                "new",
+                &[(
+                    "/spec/containers/0/securityContext",
+                    json!({"runAsNonRoot": true, "capabilities": {"drop": ["ALL"]}}),
+                )],
+            ),
+        ),
+    ]
+}
+
+/// What the controller writes down as revisions.
+fn revisions() -> Vec<Row> {
+    let written = |image: Option<&str>| {
+        let owner = json!({"apiVersion": "apps.kusionstack.io/v1alpha1", "kind": "CollaSet", "name": "colla", "uid": uid("CollaSet", "colla"), "controller": true});
+        let template = workload("colla", 1, &json!({}))["spec"]["template"].clone();
+        let mut object = revision("colla", "u", "1", &template);
+        object["metadata"]["ownerReferences"] = json!([owner]);
+        if let Some(image) = image {
+            object["data"]["spec"]["template"]["spec"]["containers"][0]["image"] = json!(image);
+        }
+        Call::create(apps("controllerrevisions"), object)
+    };
+    let written_of_another = |owner: &str| {
+        let owner = json!({"apiVersion": "apps.kusionstack.io/v1alpha1", "kind": owner, "name": "x", "uid": "u", "controller": true});
+        let object = json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "revision": 1, "data": {},
+            "metadata": {"name": "x-1", "ownerReferences": [owner]}});
+        Call::create(apps("controllerrevisions"), object)
+    };
+    vec![
+        allowed(Who::Controller, "the controller keeps a CollaSet's revisions", written(None)),
+        denied(
+            Who::Controller,
+            "which say what its template says",
+            "is what the CollaSet's template says",
+            written(Some("other:1")),
+        ),
+        denied(
+            Who::Controller,
+            "and takes none on",
+            "may not take on a ControllerRevision",
+            Call::merge(format!("{}/nobodys", apps("controllerrevisions")), {
+                let owner = json!({"apiVersion": "apps.kusionstack.io/v1alpha1", "kind": "CollaSet", "name": "colla",
+                    "uid": uid("CollaSet", "colla"), "controller": true});
+                json!({"metadata": {"ownerReferences": [owner]}})
+            }),
+        ),
+        allowed(Who::Controller, "and a PodDecoration's", written_of_another("PodDecoration")),
+        denied(
+            Who::Controller,
+            "and nobody else's",
+            "only write those of CollaSets",
+            written_of_another("StatefulSet"),
+        ),
+    ]
+}
+
 /// What it may do to pods that are there, and to claims.
 fn pods_and_claims() -> Vec<Row> {
     let foreign = || format!("{}/free", pods(NAMESPACE));
-    let claims = || format!("/api/v1/namespaces/{NAMESPACE}/persistentvolumeclaims");
-    let claim = |owner: &str| {
-        let owner = json!({"apiVersion": "apps.kusionstack.io/v1alpha1", "kind": owner, "name": "colla", "uid": "u", "controller": true});
-        json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
-            "metadata": {"name": "colla-data-0", "ownerReferences": [owner], "labels": {"kusionstack.io/control": "true",
-                "collaset.kusionstack.io/instance-id": "0", "collaset.kusionstack.io/pvc-template-name": "data"}},
-            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}})
-    };
-    let with_claim_of = |owner: &str| Call::create(claims(), claim(owner));
-    let mut bare = claim("CollaSet");
+    let make = |owner: Option<&str>, mark: Option<&str>| Call::create(claims(), claim("claim-new", owner, mark));
+    let mut bare = claim("claim-new", Some("CollaSet"), None);
     bare["metadata"]["labels"] = json!({"kusionstack.io/control": "true"});
+    let one = |name: &str| format!("{}/claim-{name}", claims());
+    let owners = claim("claim-new", Some("CollaSet"), None)["metadata"]["ownerReferences"].clone();
     vec![
         denied(
             Who::Controller,
@@ -177,13 +287,63 @@ fn pods_and_claims() -> Vec<Row> {
             "may only change those of CollaSets",
             Call::merge(foreign(), json!({"metadata": {"labels": {"collaset.kusionstack.io/orphaned": "true"}}})),
         ),
-        allowed(Who::Controller, "it makes a claim for a CollaSet", with_claim_of("CollaSet")),
+        allowed(Who::Controller, "it makes a claim for a CollaSet", make(Some("CollaSet"), None)),
         denied(
             Who::Controller,
             "and for nobody else",
             "only make, change and delete those of CollaSets",
-            with_claim_of("StatefulSet"),
+            make(Some("StatefulSet"), None),
         ),
         denied(Who::Controller, "nor one without its labels", "has its labels", Call::create(claims(), bare)),
+        allowed(Who::Controller, "one that outlives its CollaSet has no owner", make(None, Some("u"))),
+        denied(
+            Who::Controller,
+            "and says whose it is",
+            "only make, change and delete those of CollaSets",
+            make(None, None),
+        ),
+        denied(
+            Who::Controller,
+            "and no other controller has it",
+            "only make, change and delete those of CollaSets",
+            make(Some("StatefulSet"), Some("u")),
+        ),
+        allowed(
+            Who::Controller,
+            "it takes off the owner of a claim",
+            Call::merge(
+                one("owned"),
+                json!({"metadata":
+            {"ownerReferences": null, "labels": {"hitless.dev/claim-of": "u"}}}),
+            ),
+        ),
+        allowed(
+            Who::Controller,
+            "and gives it one",
+            Call::merge(
+                one("kept"),
+                json!({"metadata":
+            {"ownerReferences": owners}}),
+            ),
+        ),
+        denied(
+            Who::Controller,
+            "and sets no other label",
+            "may only say whose it is",
+            Call::merge(one("kept"), json!({"metadata": {"labels": {"team": "x"}}})),
+        ),
+        denied(
+            Who::Controller,
+            "what no CollaSet has is not its own to take on without saying whose it is",
+            "only make, change and delete those of CollaSets",
+            Call::merge(one("foreign"), json!({"metadata": {"labels": {"collaset.kusionstack.io/instance-id": "0"}}})),
+        ),
+        denied(
+            Who::Controller,
+            "nor to delete",
+            "only make, change and delete those of CollaSets",
+            Call::delete(one("foreign")),
+        ),
+        allowed(Who::Controller, "it deletes one of a CollaSet that has no owner", Call::delete(one("kept"))),
     ]
 }

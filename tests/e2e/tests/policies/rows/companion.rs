@@ -5,27 +5,36 @@ use std::collections::BTreeMap;
 use hitless_api::names::SYSTEM_NAMESPACE;
 use hitless_api::{GroupKind, ObjectRef};
 use hitless_rollout::companion::{key, manifest};
+use hitless_world::images::{SPELLINGS, references, strange};
 use serde_json::{Value, json};
 
 use super::{allowed, denied};
 use crate::Row;
-use crate::fixture::{NAMESPACE, pods, sidecar, workload};
-use crate::request::{Call, Who};
+use crate::fixture::{NAMESPACE, pods, sidecar, spelt, workload};
+use crate::request::{Call, Who, uid};
 
 const BESIDE: &str = "nor the pods that run";
 const CONTAINERS: &str = "has the containers that the template";
 /// What the template does not have is refused by either of two policies, and the API server names one of them.
 const EITHER: &str = "a companion pod has ";
+/// So is what is a right on the node.
+const ANY: &str = "ValidatingAdmissionPolicy 'hitless-controller-";
 const LIST: &str = "/metadata/annotations/hitless.dev~1from-template";
 
 /// The companion of a Deployment, as the controller makes it, and with one thing changed.
 pub(super) fn rows() -> Vec<Row> {
-    [form(), added(), images(), contents(), place()].into_iter().flatten().collect()
+    [form(), added(), images(), spellings(), contents(), place()].into_iter().flatten().collect()
+}
+
+/// The companion of this Deployment.
+pub(super) fn companion(name: &str) -> Value {
+    pod(NAMESPACE, name)
 }
 
 fn pod(namespace: &str, name: &str) -> Value {
     let group_kind = GroupKind::new("apps", "Deployment");
-    let owner = ObjectRef { group_kind, namespace: namespace.to_owned(), name: name.to_owned(), uid: "u".to_owned() };
+    let owner =
+        ObjectRef { group_kind, namespace: namespace.to_owned(), name: name.to_owned(), uid: uid("Deployment", name) };
     let own = workload(name, 1, &json!({}))["spec"]["template"].clone();
     let pinned = |name: &str| (name.to_owned(), format!("{name}:1.hitless-01@sha256:22"));
     manifest(&owner, &key(&owner, "r"), &own, &BTreeMap::from([pinned("web"), pinned("proxy")]), "n1")
@@ -94,11 +103,11 @@ fn form() -> Vec<Row> {
         denied(
             Who::Controller,
             "none is beside hitless",
-            "hitless-controller-companion",
+            "ValidatingAdmissionPolicy 'hitless-controller-",
             Call::create(pods(SYSTEM_NAMESPACE), pod(SYSTEM_NAMESPACE, "hitless-controller")),
         ),
         denied(Who::Controller, "it has the gate", form, one("/spec/readinessGates", json!([]))),
-        denied(Who::Controller, "and belongs to somebody", form, one("/metadata/ownerReferences", json!([]))),
+        denied(Who::Controller, "and belongs to somebody", ANY, one("/metadata/ownerReferences", json!([]))),
         denied(Who::Uninstall, "who leaves makes none", "make and delete pods that fetch", make("opted", &[])),
     ]
 }
@@ -115,7 +124,7 @@ fn added() -> Vec<Row> {
             BESIDE,
             mesh("meshed", &[("image", json!("mesh.io:5000/mesh2:1"))]),
         ),
-        denied(Who::Controller, "nor with other rights", BESIDE, mesh("meshed", &[("securityContext", capable())])),
+        denied(Who::Controller, "nor with other rights", ANY, mesh("meshed", &[("securityContext", capable())])),
         denied(Who::Controller, "nor with another command", BESIDE, mesh("meshed", &[("command", json!(["/bin/sh"]))])),
         denied(Who::Controller, "nor with other arguments", BESIDE, mesh("meshed", &[("args", json!(["x"]))])),
         denied(Who::Controller, "nor with other environment", BESIDE, mesh("meshed", &[("env", variable())])),
@@ -169,6 +178,21 @@ fn images() -> Vec<Row> {
     ]
 }
 
+/// Whatever the product makes of an image is admitted, in whichever way that is written, and nothing that looks like it.
+fn spellings() -> Vec<Row> {
+    let rows = SPELLINGS.iter().enumerate().flat_map(|(index, template)| {
+        let make = move |image: &String| make(&spelt(index), &[("/spec/containers/0/image", json!(image))]);
+        let written =
+            references(template).into_iter().map(move |image| allowed(Who::Controller, template, make(&image)));
+        let strange = strange(template).into_iter();
+        written.chain(
+            strange
+                .map(move |image| denied(Who::Controller, template, "has the images that the template", make(&image))),
+        )
+    });
+    rows.collect()
+}
+
 /// What a container runs and sees.
 fn contents() -> Vec<Row> {
     let host = json!([{"name": "v", "hostPath": {"path": "/"}}]);
@@ -187,11 +211,11 @@ fn contents() -> Vec<Row> {
             CONTAINERS,
             first("livenessProbe", json!({"exec": {"command": ["x"]}})),
         ),
-        denied(Who::Controller, "nor with another right", CONTAINERS, first("securityContext", capable())),
+        denied(Who::Controller, "nor with another right", ANY, first("securityContext", capable())),
         denied(
             Who::Controller,
             "nor on a port of the node",
-            CONTAINERS,
+            ANY,
             first("ports", json!([{"containerPort": 80, "hostPort": 80}])),
         ),
         denied(Who::Controller, "nor with other environment", BESIDE, first("env", variable())),
@@ -228,7 +252,7 @@ fn contents() -> Vec<Row> {
             one("/spec/initContainers/1/command", json!(["/bin/sh"])),
         ),
         denied(Who::Controller, "with all init containers", CONTAINERS, one("/spec/initContainers", json!([]))),
-        denied(Who::Controller, "nothing of the node is mounted", BESIDE, one("/spec/volumes", host)),
+        denied(Who::Controller, "nothing of the node is mounted", ANY, one("/spec/volumes", host)),
     ]
 }
 
@@ -237,7 +261,7 @@ fn place() -> Vec<Row> {
     let (place, labels) = ("the place that the template", "has the labels and annotations that the template");
     let tolerations = json!([{"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}]);
     vec![
-        denied(Who::Controller, "nor with the node's processes", place, one("/spec/hostPID", json!(true))),
+        denied(Who::Controller, "nor with the node's processes", ANY, one("/spec/hostPID", json!(true))),
         denied(Who::Controller, "nor as another user", place, one("/spec/securityContext", json!({"runAsUser": 0}))),
         denied(Who::Controller, "nor with another account", place, one("/spec/serviceAccountName", json!("other"))),
         denied(
@@ -246,13 +270,13 @@ fn place() -> Vec<Row> {
             place,
             one("/spec/hostAliases", json!([{"ip": "192.0.2.1", "hostnames": ["a"]}])),
         ),
-        denied(Who::Controller, "nor on a node of its choice", place, one("/spec/nodeName", json!("n1"))),
+        denied(Who::Controller, "nor on a node of its choice", ANY, one("/spec/nodeName", json!("n1"))),
         denied(Who::Controller, "nor on one that is taken", place, one("/spec/tolerations", tolerations)),
         denied(Who::Controller, "nor where the template may not", place, one("/spec/nodeSelector", json!({}))),
         denied(
             Who::Controller,
             "nor before all others",
-            place,
+            ANY,
             one("/spec/priorityClassName", json!("system-node-critical")),
         ),
         denied(Who::Controller, "it has no labels of others", BESIDE, one("/metadata/labels/role", json!("db"))),

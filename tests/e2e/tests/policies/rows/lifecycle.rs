@@ -1,12 +1,12 @@
 //! PodOpsLifecycle: `kusionstack/lifecycle.yaml`, and what `policies/controller.yaml` allows because of it.
 
 use hitless_api::lifecycle::{CONTROL, SERVICE_READY, STAY_OFFLINE, Step, TO_DELETE, permission};
-use hitless_api::names::{IN_SERVICE, labels};
+use hitless_api::names::{IN_SERVICE, KUBE_SYSTEM, labels};
 use serde_json::{Value, json};
 
 use super::{allowed, allowed_as, denied};
 use crate::Row;
-use crate::fixture::{NAMESPACE, NODE, pod, pods};
+use crate::fixture::{GATED, LABELLED_POD, NAMESPACE, NODE, SYSTEM_POD, pod, pods};
 use crate::request::{Call, Who};
 
 pub(super) fn rows() -> Vec<Row> {
@@ -85,6 +85,12 @@ fn operators() -> Vec<Row> {
             Call::create(pods(NAMESPACE), pod("new", NODE, &json!({"labels": {Step::Operate.key("x"): "1"}}))),
         ),
         denied(Who::User, "nor when he was", not_his, label("leaving", &Step::Operate.key("pod-delete"), &json!("2"))),
+        denied(
+            Who::User,
+            "a key without an id means nothing",
+            "has no id",
+            label("takes-part", "operating.podopslifecycle.kusionstack.io", &json!("1")),
+        ),
         allowed(Who::User, "he may remove it", label("leaving", &Step::Operate.key("pod-delete"), &Value::Null)),
         allowed(Who::Admin, "masters may repair", label("takes-part", &Step::Operate.key("x"), &json!("1"))),
     ];
@@ -145,8 +151,44 @@ fn controller() -> Vec<Row> {
 
 fn deletions() -> Vec<Row> {
     let delete = |name: &str| Call::delete(format!("{}/{name}", pods(NAMESPACE)));
+    let system = || format!("{}/{SYSTEM_POD}", pods(KUBE_SYSTEM));
+    let right = "ask for the right to delete pods";
+    let ask = |key: &str, of: &str| {
+        Call::merge(format!("{}/{LABELLED_POD}{of}", pods(GATED)), json!({"metadata": {"labels": {key: "true"}}}))
+    };
     vec![
         allowed(Who::Controller, "a pod that has left to be deleted is deleted", delete("leaving")),
         denied(Who::Controller, "and no other", "have left service", delete("takes-part")),
+        denied(Who::Controller, "and none of the cluster's own", "have left service", Call::delete(system())),
+        denied(
+            Who::Controller,
+            "nor does one of those become one that others operate",
+            "none in kube-system",
+            Call::merge(system(), json!({"metadata": {"labels": {(Step::Operate.key("x")): "1"}}})),
+        ),
+        allowed_as(
+            Who::User,
+            "where nobody waits for the rules",
+            Call::merge(
+                system(),
+                json!({"metadata": {"labels": {(Step::Operating.key("x")): "7", (Step::OperationType.key("x")): "update"}}}),
+            ),
+            [("/metadata/labels/pre-check.podopslifecycle.kusionstack.io~1x", Value::Null)],
+        ),
+        denied(
+            Who::RuleAuthor,
+            "who may not delete a pod does not say that it is to be deleted",
+            right,
+            ask(TO_DELETE, ""),
+        ),
+        denied(Who::RuleAuthor, "also not by the status", right, ask(TO_DELETE, "/status")),
+        denied(
+            Who::RuleAuthor,
+            "nor that another one is to take its place",
+            right,
+            ask("collaset.kusionstack.io/to-replace", ""),
+        ),
+        allowed(Who::RuleAuthor, "and sets other labels", ask("team", "")),
+        allowed(Who::User, "who may, does", label("takes-part", TO_DELETE, &json!("true"))),
     ]
 }

@@ -2,13 +2,16 @@
 
 use hitless_api::names::{KUBE_SYSTEM, SYSTEM_NAMESPACE};
 use hitless_api::{GroupKind, ObjectRef, PullIdentity, PullPolicy};
-use hitless_rollout::prefetch::{Pull, manifest};
+use hitless_rollout::prefetch::{Pull, Resources, manifest};
 use serde_json::{Value, json};
 
 use super::{allowed, denied};
 use crate::Row;
 use crate::fixture::{NAMESPACE, pods};
 use crate::request::{Call, Who};
+
+/// Several policies say no, and the API server names the one that it asked first.
+const ANY: &str = "ValidatingAdmissionPolicy 'hitless-controller-";
 
 /// The pod that fetches an image, as the controller makes it, and with one thing changed.
 pub(super) fn rows() -> Vec<Row> {
@@ -22,10 +25,11 @@ fn pod() -> Value {
         image: "web:v2".to_owned(),
         policy: PullPolicy::IfNotPresent,
         identity: PullIdentity::default(),
+        resources: None,
     };
     let group_kind = GroupKind::new("apps", "Deployment");
     let owner = ObjectRef { group_kind, namespace: NAMESPACE.to_owned(), name: "held".to_owned(), uid: "u".to_owned() };
-    manifest(&pull, 1, &owner)
+    manifest(&pull, 1, Resources::None, &owner)
 }
 
 fn make(changes: &[(&str, Value)]) -> Call {
@@ -57,6 +61,7 @@ fn form() -> Vec<Row> {
     let token = json!({"name": "v", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}});
     let plain =
         json!([{"name": "A", "value": "b"}, {"name": "N", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]);
+    let stated = json!({"requests": {"cpu": "50m", "memory": "32Mi"}, "limits": {"cpu": "100m", "memory": "64Mi"}});
     let elsewhere = |namespace: &str| {
         let mut pod = pod();
         pod["metadata"]["namespace"] = json!(namespace);
@@ -66,9 +71,10 @@ fn form() -> Vec<Row> {
     vec![
         allowed(Who::Controller, "the controller makes a pod that fetches an image", make(&[])),
         allowed(Who::Controller, "also where a webhook adds a volume", mounted("/var/run/secrets/x.example", &token)),
-        denied(Who::Controller, "no other pod", ours, one("/metadata/labels", json!({}))),
-        denied(Who::Controller, "under no other name", ours, one("/metadata/name", json!("web"))),
+        denied(Who::Controller, "no other pod", ANY, one("/metadata/labels", json!({}))),
+        denied(Who::Controller, "under no other name", ANY, one("/metadata/name", json!("web"))),
         allowed(Who::Controller, "or environment", first("env", plain)),
+        allowed(Who::Controller, "or with what its container asks for", first("resources", stated)),
         denied(Who::Controller, "none in kube-system", system, elsewhere(KUBE_SYSTEM)),
         denied(Who::Controller, "nor beside hitless", system, elsewhere(SYSTEM_NAMESPACE)),
         denied(
@@ -80,15 +86,10 @@ fn form() -> Vec<Row> {
         denied(
             Who::Controller,
             "it puts nobody out",
-            no_right,
+            ANY,
             one("/spec/priorityClassName", json!("system-node-critical")),
         ),
-        denied(
-            Who::Controller,
-            "it does not share the node's network",
-            no_right,
-            one("/spec/hostNetwork", json!(true)),
-        ),
+        denied(Who::Controller, "it does not share the node's network", ANY, one("/spec/hostNetwork", json!(true))),
         denied(Who::Controller, "it gets no token", no_right, one("/spec/automountServiceAccountToken", json!(true))),
         denied(Who::Controller, "nor a privilege", no_right, one(escalation, json!(true))),
         denied(Who::Controller, "and belongs to somebody", no_right, one("/metadata/ownerReferences", json!([]))),
@@ -99,7 +100,19 @@ fn form() -> Vec<Row> {
             ours,
             Call::delete(format!("{}/free", pods(NAMESPACE))),
         ),
-        denied(Who::Uninstall, "nor does who leaves", ours, Call::delete(format!("{}/free", pods(NAMESPACE)))),
+        allowed(
+            Who::Controller,
+            "but one of a StatefulSet that does not start again",
+            Call::delete(format!("{}/settled-0", pods(NAMESPACE))),
+        ),
+        denied(
+            Who::Controller,
+            "not one that has never crashed",
+            ours,
+            Call::delete(format!("{}/owners-0", pods(NAMESPACE))),
+        ),
+        denied(Who::Uninstall, "nor does who leaves", ours, Call::delete(format!("{}/settled-0", pods(NAMESPACE)))),
+        denied(Who::Uninstall, "nor any other one", ours, Call::delete(format!("{}/free", pods(NAMESPACE)))),
     ]
 }
 
@@ -129,13 +142,13 @@ fn runs_nothing() -> Vec<Row> {
         denied(
             Who::Controller,
             "it takes no port of the node",
-            nothing,
+            ANY,
             first("ports", json!([{"containerPort": 80, "hostPort": 80}])),
         ),
         denied(Who::Controller, "it has no Secret", nothing, mounted("/x", &secret)),
         denied(Who::Controller, "nor in a roundabout way", nothing, mounted("/x", &hidden)),
         denied(Who::Controller, "nor as environment", nothing, first("env", from_secret)),
         denied(Who::Controller, "nor all of one", nothing, first("envFrom", json!([{"secretRef": {"name": "login"}}]))),
-        denied(Who::Controller, "nothing of the node is mounted", nothing, mounted("/host", &host)),
+        denied(Who::Controller, "nothing of the node is mounted", ANY, mounted("/host", &host)),
     ]
 }

@@ -61,6 +61,13 @@ fn guard() -> Vec<Row> {
             merge("opted", json!({"metadata": {"annotations": {"a": "b"}}})),
         ),
         is_free("nor one that opts out with the same change", Who::User, merge("opted", with_image(out()))),
+        denied(
+            Who::User,
+            "but in-place-only is not taken away with a change",
+            "keep the annotation in what you apply",
+            merge("only", with_image(out())),
+        ),
+        is_free("only by itself", Who::User, merge("only", out())),
         is_free(
             "the controller's own writes are not held",
             Who::Controller,

@@ -130,6 +130,7 @@ fn pod(number: u8, available: bool, is_owned: bool, now: Timestamp) -> PodFacts 
         node: Some(format!("n{}", number % 3)),
         owner: is_owned.then_some(owner),
         available,
+        leaving: false,
         unavailable_since: (!available).then_some(now),
         returned_at: (number % 4 == 3).then_some(now),
     }

@@ -73,14 +73,15 @@ pub(super) fn check(cluster: &Cluster, verdicts: &[Verdict]) {
     };
     for set in &cluster.rule_sets {
         let members = members(&|pod| set.selects(pod));
-        if set.unreadable.is_some() {
+        if set.unreadable.is_some() || set.spec.selector.as_ref().is_some_and(|own| selector::fault(own).is_some()) {
             members.nobody("a rule that can't be read");
         }
         set.spec.rules.iter().for_each(|rule| of_rule(rule, &members));
     }
     for budget in &cluster.budgets {
         let (members, spec) = (members(&|pod| budget.selects(pod)), &budget.spec);
-        if spec.paused || budget.unreadable.is_some() {
+        let is_faulty = spec.selector.as_ref().is_some_and(|own| selector::fault(own).is_some());
+        if spec.paused || is_faulty || budget.unreadable.is_some() {
             members.nobody("a budget that is paused or can't be read");
         }
         members.check(spec.max_unavailable.as_ref(), spec.min_available.as_ref(), (false, true), "a budget");
@@ -90,7 +91,7 @@ pub(super) fn check(cluster: &Cluster, verdicts: &[Verdict]) {
     }
     for budget in &cluster.disruption_budgets {
         let selects = |pod: &PodFacts| {
-            let is_selected = budget.selector.as_ref().is_some_and(|wanted| selector::matches(wanted, &pod.labels));
+            let is_selected = budget.selector.as_ref().is_some_and(|wanted| selector::limits(wanted, &pod.labels));
             is_selected && pod.namespace == budget.namespace
         };
         let (most, fewest) = (budget.max_unavailable.as_ref(), budget.min_available.as_ref());

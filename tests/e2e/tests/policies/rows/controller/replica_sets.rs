@@ -60,8 +60,15 @@ fn template() -> Vec<Row> {
     let restarts = json!({"rollme": "x", "checksum/config": "x", "own": "x", "example.com/config": "x", "hitless.dev/mixed": "1",
         "hitless.dev/config": "0123456789abcdef"});
     let notes = |value: Value| add("/spec/template/metadata/annotations", value);
+    let chart = || add("/spec/template/metadata/labels/helm.sh~1chart", json!("web-2"));
     let (only, keys) = ("only set images of containers", "of a template's annotations");
     let mut rows = vec![
+        allowed_as(
+            Who::Controller,
+            "it changes a label of the template",
+            patch(json!([live(), chart()])),
+            [("/spec/template/metadata/labels/helm.sh~1chart", json!("web-2"))],
+        ),
         allowed_as(
             Who::Controller,
             "it writes the mixed template",
@@ -129,7 +136,13 @@ fn template() -> Vec<Row> {
         ("no processes of the host", "/spec/hostPID", json!(true)),
         ("no network of the host", "/spec/hostNetwork", json!(true)),
         ("no rights for all containers", "/spec/securityContext", json!({"runAsUser": 0})),
-        ("no label of the template", "/metadata/labels/a", json!("b")),
+        (
+            "no label of the template that is Kubernetes' own",
+            "/metadata/labels/batch.kubernetes.io~1job-name",
+            json!("b"),
+        ),
+        ("nor one by which ReplicaSets know their pods", "/metadata/labels/pod-template-generation", json!("b")),
+        ("nor one that hitless reads", "/metadata/labels/hitless.dev~1gate", json!("enabled")),
     ] {
         rows.push(denied(Who::Controller, says, only, patch(json!([add(&format!("/spec/template{path}"), value)]))));
     }

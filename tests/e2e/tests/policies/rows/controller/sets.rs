@@ -44,6 +44,7 @@ fn template(of: Set) -> Vec<Row> {
     let proxy = json!({"op": "replace", "path": "/spec/template/spec/initContainers/1/image", "value": "proxy:0"});
     let back = json!([image(), proxy,
         {"op": "add", "path": "/spec/template/metadata/annotations", "value": {"kubectl.kubernetes.io/restartedAt": "then"}},
+        {"op": "add", "path": "/spec/template/metadata/labels/helm.sh~1chart", "value": "web-1"},
         {"op": "replace", "path": "/spec/updateStrategy", "value": of.rolling()}]);
     let opt_in = json!({"op": "add", "path": "/metadata/annotations", "value": {"hitless.dev/update": "in-place"}});
     let unselected = json!([{"op": "remove", "path": "/spec/template/spec/nodeSelector"}]);
@@ -61,6 +62,7 @@ fn template(of: Set) -> Vec<Row> {
                 ("/spec/template/spec/containers/0/image", json!("web:0")),
                 ("/spec/template/spec/initContainers/1/image", json!("proxy:0")),
                 ("/spec/template/metadata/annotations/kubectl.kubernetes.io~1restartedAt", json!("then")),
+                ("/spec/template/metadata/labels/helm.sh~1chart", json!("web-1")),
             ],
         ),
         allowed_as(
@@ -107,7 +109,12 @@ fn template(of: Set) -> Vec<Row> {
         ("no other annotation of the template", "/metadata/annotations", json!({"a": "b"})),
         ("no key that only begins like an own one", "/metadata/annotations", json!({"owner": "b"})),
         ("no annotation that hitless reads from pods", "/metadata/annotations", json!({"hitless.dev/hooks": "b"})),
-        ("no label of the template", "/metadata/labels/a", json!("b")),
+        (
+            "no label of the template that is Kubernetes' own",
+            "/metadata/labels/batch.kubernetes.io~1job-name",
+            json!("b"),
+        ),
+        ("nor one that hitless reads", "/metadata/labels/hitless.dev~1gate", json!("enabled")),
     ] {
         let operation = json!([{"op": "add", "path": format!("/spec/template{path}"), "value": value}]);
         rows.push(denied(Who::Controller, says, only, patch(operation)));
@@ -130,6 +137,7 @@ fn rest(of: Set) -> Vec<Row> {
         ("no end of an opt-in of a set", json!({"annotations": {"hitless.dev/update": null}})),
         ("no foreign annotation of a set", json!({"annotations": {"a": "b"}})),
         ("no restart annotations of its own making", json!({"annotations": {"hitless.dev/restart-annotations": "a"}})),
+        ("nor what its restarts are", json!({"annotations": {"hitless.dev/restarts": "containers"}})),
         ("nor takes it the owner's away", json!({"annotations": {"hitless.dev/restart-annotations": null}})),
         ("nor pauses it", json!({"annotations": {"hitless.dev/paused": "true"}})),
         ("no label of a set", json!({"labels": {"a": "b"}})),

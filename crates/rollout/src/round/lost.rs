@@ -1,0 +1,56 @@
+//! Pods on nodes that are away for so long that nobody waits for them: the kubelet does not answer, and whether the containers run is not
+//! known. A DaemonSet's and a StatefulSet's pod stays so until somebody deletes the Node or the pod, and nothing may stand still for that.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hitless_api::pod::PodView;
+use jiff::{SignedDuration, Timestamp};
+
+use crate::snapshot::{NodeView, Snapshot};
+
+/// A kubelet that starts anew, or a node that boots, is back by then.
+const PATIENCE: SignedDuration = SignedDuration::from_secs(60);
+/// Kubernetes deletes pods of such a node after five minutes, and a ReplicaSet makes others: a pod that comes back by itself is better.
+const REPLACED_AFTER: SignedDuration = SignedDuration::from_secs(330);
+
+/// Pods that are not available and whose nodes are lost.
+#[derive(Debug, Default)]
+pub(super) struct Lost<'a> {
+    uids: BTreeSet<&'a str>,
+    /// When the next one will be.
+    pub(super) wake_at: Option<Timestamp>,
+}
+
+impl<'a> Lost<'a> {
+    pub(super) fn of(snapshot: &'a Snapshot, now: Timestamp) -> Self {
+        let away = |node: &NodeView| Some((node.name.clone(), node.not_ready_since?));
+        let away: BTreeMap<String, Timestamp> = snapshot.nodes.values().filter_map(|node| away(node)).collect();
+        let mut found = Self::default();
+        if away.is_empty() {
+            return found;
+        }
+        for pod in snapshot.pods.iter().filter(|pod| !pod.available()) {
+            let Some(since) = pod.node.as_ref().and_then(|node| away.get(node)) else { continue };
+            let until = since.saturating_add(patience(pod)).unwrap_or(Timestamp::MAX);
+            if until <= now {
+                found.uids.insert(&pod.id.uid);
+            } else {
+                found.wake_at = found.wake_at.into_iter().chain([until]).min();
+            }
+        }
+        found
+    }
+
+    pub(super) fn has(&self, uid: &str) -> bool {
+        self.uids.contains(uid)
+    }
+
+    pub(super) fn uids(&self) -> impl Iterator<Item = &'a str> {
+        self.uids.iter().copied()
+    }
+}
+
+fn patience(pod: &PodView) -> SignedDuration {
+    let is_replaced = pod.owner.as_ref().is_some_and(|owner| owner.group_kind.is("apps", "ReplicaSet"));
+    if is_replaced { REPLACED_AFTER } else { PATIENCE }
+}

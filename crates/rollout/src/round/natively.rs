@@ -1,0 +1,55 @@
+//! The third answer beside Leave and Hold: a Deployment's own surge, where its only pod would be refused for longer in place
+//! (docs/contract.md 28).
+
+use hitless_workloads::{CompanionWish, OptIn, kind};
+
+use super::candidates::{Basis, Operable};
+use super::change::Change;
+use super::companions;
+use super::draft::Draft;
+use super::grants::Decided;
+use super::wait_reason::WaitReason;
+use crate::mode::{Mode, StandIn};
+
+impl<'a> Basis<'a, '_> {
+    /// Whether that is so for a pod of whom nobody has asked the rules yet. Its new pod fetches its images itself.
+    pub(super) fn goes_natively(&self, operable: &Operable<'a>, draft: &Draft<'a>) -> bool {
+        let begin = self.begin(operable, draft);
+        begin.is_ok_and(|begin| self.natively(operable, &begin.mode, draft).is_some())
+    }
+
+    /// What is done instead of operating the pod in this mode, where its clients would be refused and the Deployment controller would
+    /// first make another pod.
+    pub(super) fn natively(&self, operable: &Operable<'a>, mode: &Mode, draft: &Draft<'a>) -> Option<Decided<'a>> {
+        let plan = &self.wishes.plans[self.workload_of_operation(operable)?];
+        let is_brought = companions::is_moving(plan) && plan.behind.contains(&operable.pod.id.uid);
+        // What its owner has paused is let go by nobody else.
+        if !is_brought || plan.total != 1 || plan.permanent || !operable.settings.is_refused_for_long(mode) {
+            return None;
+        }
+        let serving = |pod: &_| self.serving(pod, draft);
+        match self.traffic.stand_in_while_unready(operable.pod, &serving) {
+            StandIn::Serves | StandIn::ExceptFor(_) => return None,
+            StandIn::OnOtherNodes(_) | StandIn::None => {}
+        }
+        let no_companion = match plan.companion {
+            CompanionWish::Never => "the annotation hitless.dev/companion is Never".to_owned(),
+            CompanionWish::Auto | CompanionWish::Always => self.no_companion(operable)?,
+        };
+        // Where its owner lets no second pod run, the native way is no better. Where no node has room, the pod serves on until one has.
+        let (root, kind) =
+            (self.wishes.world.object(&plan.workload.uid)?, kind::of_workload(&plan.workload.group_kind)?);
+        if !self.has_clients(operable) || kind.surge(root).is_err() {
+            return None;
+        }
+        let why = format!("{}; no companion pod can serve: {no_companion}", operable.settings.loss(mode));
+        let write = kind.natively(root, &why)?;
+        Some(match plan.opt_in {
+            OptIn::InPlaceOnly | OptIn::No => Decided::waits(WaitReason::LossExpected(why)),
+            OptIn::InPlace => {
+                let changes = if plan.writes.is_empty() { vec![Change::Workload(write)] } else { Vec::new() };
+                Decided { changes, outcome: Err(WaitReason::Natively(why)) }
+            }
+        })
+    }
+}

@@ -1,0 +1,37 @@
+//! A change of labels takes no pod away (docs/contract.md 44): rules that count who is away do not stop it where it is the only operation
+//! of its workload. Where it is not, they do, and so the pods of a workload go a few at a time.
+
+use hitless_api::GrantOp;
+use hitless_gate::{Reason, Verdict};
+
+use super::candidates::{Basis, Operable};
+use super::draft::Draft;
+
+impl<'a> Basis<'a, '_> {
+    /// The answer to a pod that is about to go.
+    pub(super) fn unless_labels_only(&self, operable: &Operable<'a>, answer: Verdict, draft: &Draft<'a>) -> Verdict {
+        let is_relabel = operable.intent.operation.op == GrantOp::Relabel;
+        if answer.allowed || !is_relabel || !answer.denied().all(|rule| counts_who_is_away(&rule.because)) {
+            return answer;
+        }
+        let Some(workload) = self.wishes.workload_of(operable.pod) else { return answer };
+        let mut others = self.wishes.pods_of(&self.wishes.plans[workload]);
+        let allowed = !others.any(|other| {
+            let id = &other.id;
+            draft.reservation(&id.namespace, &id.uid).is_some() || self.ended.is_taken(&id.uid)
+        });
+        Verdict { allowed, ..answer }
+    }
+}
+
+fn counts_who_is_away(because: &Reason) -> bool {
+    matches!(
+        because,
+        Reason::MaxUnavailable { .. }
+            | Reason::MinAvailable { .. }
+            | Reason::MaxUnverified { .. }
+            | Reason::MaxUnavailableNodes { .. }
+            | Reason::MaxUnavailableDomains { .. }
+            | Reason::PerNodeMinAvailable { .. }
+    )
+}

@@ -1,0 +1,112 @@
+//! Pods to which no Service with an address leads: their clients find others by name, or have no others.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hitless_api::{Grant, GrantMode};
+use hitless_rollout::mode::{Mode, ServiceView};
+use hitless_rollout::round::{Companion, Round, WaitReason};
+use hitless_rollout::snapshot::{Evidence, OperationKey, Snapshot};
+use k8s_openapi::api::core::v1::Service;
+use serde_json::{Value, json};
+
+use crate::pause;
+use crate::removals::after;
+use crate::scene::{self, LONG_AGO, decide, grants, meta, transition, view};
+
+/// One of two pods of a ReplicaSet, which is to be restarted.
+fn pod(name: &str) -> Value {
+    let id = format!("r.io/web@sha256:{}", "1".repeat(64));
+    let mut pod = scene::pod(&meta(name), "r.io/web:v1", &id, LONG_AGO);
+    pod["metadata"]["annotations"] = json!({"hitless.dev/restart": "now"});
+    pod["metadata"]["ownerReferences"] =
+        json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "set", "uid": "uid-set", "controller": true}]);
+    pod
+}
+
+/// The pod as its operation has left it.
+fn restarted(mut pod: Value, grant: &Grant) -> Value {
+    for (name, change) in &grant.annotations {
+        pod["metadata"]["annotations"][name] = change.to.clone().into();
+    }
+    pod["status"]["containerStatuses"][0]["containerID"] = "containerd://2".into();
+    pod
+}
+
+fn snapshot(pods: &[Value]) -> Snapshot {
+    let images = ["r.io/web:v1"];
+    scene::snapshot(&[], view(&pods[0]), &images).with_pods(pods.iter().map(|pod| Arc::new(view(pod))).collect())
+}
+
+/// What the pod waits for.
+fn waits<'a>(round: &'a Round, name: &str) -> Option<&'a WaitReason> {
+    round.verdicts.iter().find(|verdict| verdict.pod.name == name)?.waiting.as_ref()
+}
+
+fn only(grants: Vec<Grant>) -> Grant {
+    let [grant] = <[Grant; 1]>::try_from(grants).unwrap();
+    grant
+}
+
+#[test]
+fn the_last_pod_of_two_without_a_service_waits_until_the_other_one_serves_again_and_is_not_held() {
+    let both = [pod("one"), pod("two")];
+    let asked = snapshot(&both);
+    let first = decide(&asked);
+    let grant = only(grants(&first).unwrap());
+    assert_eq!((&grant.mode, Mode::word(&grant.mode_reason)), (&GrantMode::Leave, "UnknownGap"));
+    let (done, other) = if grant.pod.name == "one" { ("one", "two") } else { ("two", "one") };
+
+    // Its end is seen, and its place is still in the ledger.
+    let pods = [restarted(pod(done), &grant), pod(other)];
+    let report = json!([{"id": grant.id, "granted": grant.granted, "phase": "Returning", "since": grant.granted,
+        "result": {"outcome": "Done", "reason": "Done"}}]);
+    let mut ended = after(snapshot(&pods), &first);
+    ended.evidence.insert(OperationKey { id: grant.id.clone(), since: grant.granted.0 }, Evidence::Ready);
+    ended.node_transitions = BTreeMap::from([("n1".to_owned(), Arc::new(transition(vec![grant], &report)))]);
+    let second = decide(&ended);
+    assert_eq!(waits(&second, other), Some(&WaitReason::SiblingAway(done.to_owned())));
+    let kept = grants(&second).unwrap_or_default();
+    assert!(kept.iter().all(|grant| grant.pod.name != other), "{kept:?}");
+
+    let mut later = after(snapshot(&pods), &second);
+    later.node_transitions = BTreeMap::from([("n1".to_owned(), Arc::new(transition(Vec::new(), &json!([]))))]);
+    let grant = only(grants(&decide(&later)).unwrap());
+    let reason = Mode::word(&grant.mode_reason);
+    assert_eq!((grant.pod.name.as_str(), &grant.mode, reason), (other, &GrantMode::Leave, "UnknownGap"));
+}
+
+/// A Deployment's only pod, to which this Service leads. `companion`: the annotation of its workload.
+pub(crate) fn alone(spec: &Value, companion: &str, change: impl FnOnce(&mut Value)) -> Snapshot {
+    let objects = pause::deployment(|root| root["metadata"]["annotations"]["hitless.dev/companion"] = companion.into());
+    let pod = pause::pod(("ReplicaSet", "set"), |pod| {
+        pod["metadata"]["labels"] = json!({"app": "web"});
+        change(pod);
+    });
+    let mut service = json!({"metadata": {"namespace": "shop", "name": "web"}, "spec": spec});
+    service["spec"]["selector"] = json!({"app": "web"});
+    let service = ServiceView::from(&serde_json::from_value::<Service>(service).unwrap());
+    let snapshot = scene::snapshot(&objects, view(&pod), &["r.io/web:v1", "r.io/web:v2"]);
+    Snapshot { services: vec![Arc::new(service)], ..snapshot }
+}
+
+pub(crate) fn waits_for(snapshot: &Snapshot) -> String {
+    let round = decide(snapshot);
+    match waits(&round, "pod") {
+        Some(WaitReason::Companion { stage: Companion::Missing, .. }) => "a companion".to_owned(),
+        Some(other) => other.reason().to_owned(),
+        None => only(grants(&round).unwrap()).mode_reason,
+    }
+}
+
+#[test]
+fn clients_who_find_an_only_pod_by_its_services_name_get_another_one_as_those_behind_an_address_do() {
+    let headless = json!({"clusterIP": "None"});
+    for spec in [json!({"clusterIP": "10.0.0.1"}), headless.clone()] {
+        assert_eq!(waits_for(&alone(&spec, "Auto", |_| {})), "a companion", "{spec}");
+        assert_eq!(waits_for(&alone(&spec, "Never", |_| {})), "NativeRollout", "{spec}");
+    }
+    // It is in the name whether it is Ready or not: nobody can take its clients.
+    let published = json!({"clusterIP": "None", "publishNotReadyAddresses": true});
+    assert!(waits_for(&alone(&published, "Never", |_| {})).starts_with("OnlyPod"));
+}

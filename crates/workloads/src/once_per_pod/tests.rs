@@ -1,0 +1,86 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+fn spec(init: &Value) -> Template {
+    Template::new(json!({"spec": {
+        "volumes": [{"name": "in", "configMap": {"name": "conf"}}, {"name": "tls", "secret": {"secretName": "tls"}},
+            {"name": "all", "projected": {"sources": []}}, {"name": "info", "downwardAPI": {"items": []}}, {"name": "out", "emptyDir": {}},
+            {"name": "own", "emptyDir": {}}],
+        "initContainers": [init],
+        "containers": [{"name": "web", "volumeMounts": [{"name": "out"}, {"name": "in"}]}]}}))
+}
+
+fn found(mut init: Value) -> Vec<OncePerPod> {
+    init["name"] = "render".into();
+    OncePerPod::of(&spec(&init))
+}
+
+#[test]
+fn what_an_init_container_is_given_and_what_it_leaves_are_found() {
+    let table = [
+        (json!({"volumeMounts": [{"name": "in"}]}), Some("mounts ConfigMap conf"), None),
+        (json!({"volumeMounts": [{"name": "out"}, {"name": "tls"}]}), Some("mounts Secret tls"), Some("out")),
+        (json!({"volumeMounts": [{"name": "all"}]}), Some("mounts projected volume all"), None),
+        (json!({"volumeMounts": [{"name": "info"}]}), Some("mounts downward API volume info"), None),
+        (json!({"envFrom": [{"configMapRef": {"name": "c"}}]}), Some("reads ConfigMap c"), None),
+        (json!({"envFrom": [{"secretRef": {"name": "s"}}]}), Some("reads Secret s"), None),
+        (
+            json!({"env": [{"valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}}]}),
+            Some("reads ConfigMap c"),
+            None,
+        ),
+        (json!({"env": [{"valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]}), Some("reads Secret s"), None),
+        (json!({"volumeMounts": [{"name": "out"}]}), None, Some("out")),
+    ];
+    for (init, reads, shares) in table {
+        let [reads, shares] = [reads, shares].map(|text| text.map(ToOwned::to_owned));
+        assert_eq!(found(init), [OncePerPod::InitContainer { container: "render".to_owned(), reads, shares }]);
+    }
+}
+
+#[test]
+fn what_waits_for_others_and_what_runs_on_are_nothing_of_it() {
+    assert_eq!(found(json!({"env": [{"name": "A", "value": "1"}], "volumeMounts": [{"name": "own"}]})), []);
+    assert_eq!(found(json!({"restartPolicy": "Always", "volumeMounts": [{"name": "in"}]})), []);
+}
+
+#[test]
+fn volumes_that_are_filled_when_a_pod_is_made_are_found() {
+    let volumes = json!([{"name": "keys", "csi": {"driver": "secrets-store.csi.k8s.io"}}, {"name": "data", "persistentVolumeClaim": {}},
+        {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}}]);
+    let found = OncePerPod::of(&Template::new(json!({"spec": {"volumes": volumes, "containers": [{"name": "web"}]}})));
+    let said: Vec<String> = found.iter().map(ToString::to_string).collect();
+    assert_eq!(said, ["volume keys is not mounted again", "volume scratch is not mounted again"]);
+    let because = |says| found[0].keeps_from(says, "rollme");
+    let text = because(Says::Restart).unwrap().text;
+    assert!(text.ends_with("volume keys is an inline CSI volume, which is mounted once for each pod"), "{text}");
+    assert!(because(Says::ConfigChanged).is_some());
+    assert_eq!(because(Says::Reload), None, "it is about ConfigMaps and Secrets");
+}
+
+#[test]
+fn containers_that_the_template_does_not_have_are_found_in_either_list() {
+    let template = spec(&json!({"name": "render"}));
+    let pod: k8s_openapi::api::core::v1::Pod = serde_json::from_value(json!({"metadata": {}, "spec": {
+        "containers": [{"name": "web"}, {"name": "proxy"}],
+        "initContainers": [{"name": "render"}, {"name": "setup"}, {"name": "native", "restartPolicy": "Always"}]}}))
+    .unwrap();
+    let pod = PodView::from(&pod);
+    let said: Vec<String> = OncePerPod::injected(&template, &[&pod, &pod]).iter().map(ToString::to_string).collect();
+    assert_eq!(said, ["native", "proxy", "setup"].map(|name| format!("container {name} is left as it is")));
+}
+
+#[test]
+fn what_containers_write_into_an_empty_dir_is_said_beforehand() {
+    let template = Template::new(json!({"spec": {
+        "volumes": [{"name": "run", "emptyDir": {}}, {"name": "conf", "emptyDir": {}}, {"name": "unused", "emptyDir": {}}],
+        "containers": [{"name": "web", "volumeMounts": [{"name": "run"}, {"name": "conf", "readOnly": true}]}]}}));
+    let [found] = OncePerPod::all(&template, &[]).try_into().unwrap();
+    assert!(matches!(&found, OncePerPod::EmptyDir { volume, container } if volume == "run" && container == "web"));
+    assert!(found.beforehand(OptIn::InPlace).contains("a pid or lock file that container web leaves"));
+    assert_eq!(OncePerPod::of(&template), [], "a restart does not say it each time");
+    let volume = OncePerPod::Volume { volume: "keys".to_owned(), what: "an inline CSI volume" };
+    assert!(volume.beforehand(OptIn::InPlace).ends_with("is native"));
+    assert!(volume.beforehand(OptIn::InPlaceOnly).ends_with("is refused"));
+}

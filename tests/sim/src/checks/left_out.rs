@@ -1,0 +1,40 @@
+//! Namespaces that can't be read: nothing begins or ends there.
+
+use hitless_api::{Grant, Reservation};
+use hitless_rollout::round::{Step, Write};
+use hitless_rollout::snapshot::Snapshot;
+
+use super::Checks;
+use crate::clock::Micros;
+
+impl Checks {
+    /// A controller has decided these writes while it could not read some namespaces.
+    pub(super) fn left_out(&mut self, now: Micros, snapshot: &Snapshot, steps: &[Step]) {
+        let Some(name) = snapshot.left_out.keys().next() else { return };
+        let is_theirs = |grant: &&Grant| grant.pod.namespace == *name;
+        for step in steps {
+            let is_kept = match &step.write {
+                Write::Ledger(write) => {
+                    let known = snapshot.ledgers.get(&write.namespace).map(|known| &known.spec.reservations);
+                    let theirs = |place: &&Reservation| {
+                        write.namespace == *name || place.pod.split_once('/').is_some_and(|(of, _)| of == name)
+                    };
+                    let before = known.into_iter().flat_map(|known| known.values()).filter(theirs);
+                    before.eq(write.spec.reservations.values().filter(theirs))
+                }
+                Write::NodeTransition(write) => {
+                    let known = snapshot.node_transitions.get(&write.node);
+                    let before = known.into_iter().flat_map(|known| &known.spec.grants).filter(is_theirs);
+                    before.eq(write.spec.grants.iter().filter(is_theirs))
+                }
+                // By it agents go on with what is under way.
+                Write::RoleBinding(_) => true,
+                other => other.namespace() != Some(name),
+            };
+            if !is_kept {
+                let key = step.write.key();
+                self.fail(now, format!("{key} is written though namespace {name} can't be read: {:?}", step.write));
+            }
+        }
+    }
+}

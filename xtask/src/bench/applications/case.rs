@@ -1,0 +1,162 @@
+//! What a case consists of.
+
+use hitless_e2e::app::{Shape, Workload};
+use hitless_e2e::servers::Server;
+use hitless_e2e::stack::image;
+use hitless_e2e::traffic::Rate;
+use json_patch::merge;
+use serde_json::{Value, json};
+
+/// An application, and what its owner does to it.
+pub(super) struct Case {
+    /// For people, and part of its namespaces' names.
+    pub(super) name: &'static str,
+    pub(super) kind: Workload,
+    pub(super) replicas: u32,
+    /// The name of its image, without registry and tag.
+    pub(super) repository: &'static str,
+    /// Merged into the workload's JSON.
+    pub(super) patch: Value,
+    /// Objects beside it in that namespace, before the first rollout (0) and before each one (1 …).
+    pub(super) beside: fn(&str, usize) -> Vec<Value>,
+    pub(super) change: Change,
+    /// A load beside the usual one.
+    pub(super) also: Option<Rate>,
+    pub(super) brought: Brought,
+}
+
+/// What a rollout is.
+#[derive(Clone, Copy)]
+pub(super) enum Change {
+    /// `kubectl set image` of container `web`: v2 and v1 take turns.
+    Image,
+    /// `kubectl rollout restart`.
+    Restart,
+    /// A strategic merge patch of the workload, for each rollout.
+    Patch(fn(usize) -> Value),
+}
+
+/// What is true of a rollout that has brought what was wanted.
+#[derive(Clone, Copy)]
+pub(super) enum Brought {
+    /// Each pod is Ready, runs the images of the template, and what was to be started anew was.
+    Pods,
+    /// That, and the Service answers this.
+    Answer(fn(usize) -> String),
+    /// That, and in each pod this container has this image.
+    Container(&'static str, fn(usize) -> String),
+}
+
+impl Case {
+    /// A Deployment of three replicas of that image, with a new image each time.
+    pub(super) fn new(name: &'static str, repository: &'static str) -> Self {
+        Self {
+            name,
+            kind: Workload::Deployment,
+            replicas: 3,
+            repository,
+            patch: Value::Null,
+            beside: |_, _| Vec::new(),
+            change: Change::Image,
+            also: None,
+            brought: Brought::Pods,
+        }
+    }
+
+    /// The reference server.
+    pub(super) fn echo(name: &'static str) -> Self {
+        Self::new(name, "echo")
+    }
+
+    /// A script for Node.
+    pub(super) fn node(name: &'static str, script: &str) -> Self {
+        Self::new(name, "server-node").pod(&json!({"containers": [node(script)]}))
+    }
+
+    pub(super) fn lone(self) -> Self {
+        Self { replicas: 1, ..self }
+    }
+
+    pub(super) fn of(self, kind: Workload) -> Self {
+        // On each of the cluster's nodes.
+        let replicas = if kind == Workload::DaemonSet { 2 } else { self.replicas };
+        Self { kind, replicas, ..self }
+    }
+
+    pub(super) fn change(self, change: Change) -> Self {
+        Self { change, ..self }
+    }
+
+    pub(super) fn beside(self, beside: fn(&str, usize) -> Vec<Value>) -> Self {
+        Self { beside, ..self }
+    }
+
+    pub(super) fn brought(self, brought: Brought) -> Self {
+        Self { brought, ..self }
+    }
+
+    pub(super) fn also(self, rate: Rate) -> Self {
+        Self { also: Some(rate), ..self }
+    }
+
+    /// The pods' spec has this.
+    pub(super) fn pod(mut self, spec: &Value) -> Self {
+        merge(&mut self.patch["spec"]["template"]["spec"], spec);
+        self
+    }
+
+    /// The workload's spec has this.
+    pub(super) fn spec(mut self, spec: &Value) -> Self {
+        merge(&mut self.patch["spec"], spec);
+        self
+    }
+
+    /// The pods' metadata has this.
+    pub(super) fn metadata(mut self, metadata: &Value) -> Self {
+        merge(&mut self.patch["spec"]["template"]["metadata"], metadata);
+        self
+    }
+
+    /// The image that has to be fetched from Debian.
+    pub(super) fn server(&self) -> Option<&'static Server> {
+        Server::named(self.repository.strip_prefix("server-")?).ok()
+    }
+
+    /// The application, opted in or not.
+    pub(super) fn shape(&self, is_ours: bool) -> Shape {
+        Shape {
+            workload: self.kind,
+            replicas: self.replicas,
+            repository: self.repository.to_owned(),
+            update: is_ours.then_some("in-place"),
+            mode: None,
+            gate: is_ours,
+            patch: self.patch.clone(),
+            ..Shape::default()
+        }
+    }
+}
+
+/// Container `web` of the reference server, with more.
+pub(super) fn echo(more: &Value) -> Value {
+    let mut web = container("echo", "v1");
+    merge(&mut web, more);
+    web
+}
+
+/// Container `web` that runs a script for Node.
+pub(super) fn node(script: &str) -> Value {
+    let mut web = container("server-node", "v1");
+    web["command"] = json!(["/usr/bin/node", "-e", script]);
+    web
+}
+
+fn container(repository: &str, version: &str) -> Value {
+    json!({"name": "web", "image": image(repository, version), "ports": [{"containerPort": 8080, "name": "http"}],
+        "readinessProbe": {"httpGet": {"path": "/healthz", "port": 8080}, "periodSeconds": 1}})
+}
+
+/// v2 in the first rollout, then v1, and so on.
+pub(super) fn version(rollout: usize) -> &'static str {
+    if rollout % 2 == 1 { "v2" } else { "v1" }
+}
