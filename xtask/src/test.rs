@@ -3,13 +3,16 @@
 //! Two cores are enough if none of them idles: Go and Rust are built side by side, and what needs processors for long runs below
 //! the end-to-end tests, which mostly wait.
 
+mod again;
 mod binaries;
 mod deny;
 mod e2e;
 mod minutes;
+mod pressure;
 
 use std::collections::VecDeque;
 use std::process::{Command, ExitCode};
+use std::thread::ScopedJoinHandle;
 
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
@@ -74,6 +77,10 @@ pub(crate) fn run(options: &Test) -> anyhow::Result<ExitCode> {
     if !left_out.is_empty() {
         eprintln!("\nLeft out, because this machine lacks what is listed above:\n  - {}", left_out.join("\n  - "));
     }
+    let set_aside = minutes.set_aside_of_all();
+    if !set_aside.is_empty() {
+        eprintln!("\nFailed while the machine was busy, and passed alone:\n  - {}", set_aside.join("\n  - "));
+    }
     eprintln!("\ncargo xtask test: everything passed");
     Ok(ExitCode::SUCCESS)
 }
@@ -120,11 +127,19 @@ fn parts(options: &Test, minutes: &Minutes, privileged: bool) -> anyhow::Result<
         if wanted(Part::Unit) {
             run_all(minutes, jobs(&of_cluster)?, 1);
         }
-        scope.spawn(move || run_all(minutes, long, LONG_AT_A_TIME));
+        let mut long = Some(scope.spawn(move || run_all(minutes, long, LONG_AT_A_TIME)));
+        let mut alone = || match long.take().map(ScopedJoinHandle::join) {
+            None | Some(Ok(())) => Ok(()),
+            Some(Err(_panicked)) => bail!("a thread panicked, see above"),
+        };
         match programs {
-            Some(programs) => e2e::run(options, minutes, programs, &binaries)?,
+            Some(programs) => e2e::run(options, minutes, programs, &binaries, &mut alone)?,
             None if wanted(Part::E2e) => left_out.push("the end-to-end tests on a real cluster".to_owned()),
             None => {}
+        }
+        if wanted(Part::Unit) {
+            let short: Vec<&Binary> = others.into_iter().chain(of_cluster).collect();
+            again::run(minutes, &short, &mut alone, job)?;
         }
         Ok(left_out)
     })
@@ -168,6 +183,9 @@ fn build_programs(minutes: &Minutes) -> anyhow::Result<Programs> {
 }
 
 fn jobs(binaries: &[&Binary]) -> anyhow::Result<VecDeque<Job>> {
-    let job = |binary: &&Binary| Ok((binary.title(), binary.command(|program| Ok(Command::new(program)))?));
-    binaries.iter().map(job).collect()
+    binaries.iter().map(|binary| job(binary)).collect()
+}
+
+fn job(binary: &Binary) -> anyhow::Result<Job> {
+    Ok((binary.title(), binary.command(|program| Ok(Command::new(program)))?))
 }

@@ -11,9 +11,9 @@ use hitless_e2e::Stack;
 use hitless_e2e::build::{Programs, workspace};
 use hitless_e2e::stack::{CLUSTER, TIMES};
 
-use super::Test;
 use super::binaries::{Binary, Job, run_all};
 use super::minutes::Minutes;
+use super::{Test, again};
 
 /// Tests that look at nothing but namespaces and nodes' answers of their own, so any others may run beside them; the longest
 /// first. `gate` has a budget of the whole cluster, but for pods with a label that only its own have.
@@ -56,7 +56,14 @@ const WITHOUT_HOLDING: &str = "refusing";
 /// Where everything is run, this file has a cluster of its own, whose pods have addresses of both families.
 const DUAL_STACK: &str = "families";
 
-pub(super) fn run(options: &Test, minutes: &Minutes, programs: Programs, binaries: &[Binary]) -> anyhow::Result<()> {
+/// Runs them. `alone` waits until what keeps processors busy beside them has ended.
+pub(super) fn run(
+    options: &Test,
+    minutes: &Minutes,
+    programs: Programs,
+    binaries: &[Binary],
+    alone: &mut dyn FnMut() -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     let (file, filter) = chosen(options, binaries);
     let is_everything = options.filter.is_none() && options.ip_family == IpFamily::default();
     let all = || binaries.iter().filter(|binary| binary.is_end_to_end());
@@ -69,20 +76,23 @@ pub(super) fn run(options: &Test, minutes: &Minutes, programs: Programs, binarie
     );
     let (dual_stack, others): (Vec<&Binary>, Vec<&Binary>) =
         all().filter(wanted).partition(|binary| is_everything && binary.name == DUAL_STACK);
-    on_cluster(options, options.ip_family, minutes, programs.clone(), &others, filter)?;
+    on_cluster(options, options.ip_family, minutes, programs.clone(), (&others, filter), alone)?;
     if dual_stack.is_empty() {
         return Ok(());
     }
-    on_cluster(options, IpFamily::Dual, minutes, programs, &dual_stack, filter)
+    on_cluster(options, IpFamily::Dual, minutes, programs, (&dual_stack, filter), alone)
 }
+
+/// Test binaries, and a part of the names of the tests that are to run.
+type Tests<'t> = (&'t [&'t Binary], Option<&'t str>);
 
 fn on_cluster(
     options: &Test,
     ip_family: IpFamily,
     minutes: &Minutes,
     programs: Programs,
-    binaries: &[&Binary],
-    filter: Option<&str>,
+    tests: Tests<'_>,
+    alone: &mut dyn FnMut() -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let name = if ip_family == options.ip_family { "e2e".to_owned() } else { format!("e2e-{ip_family}") };
     let name = name.as_str();
@@ -90,7 +100,7 @@ fn on_cluster(
     let up = UpOptions { name: name.to_owned(), nodes: 2, kubernetes: options.kubernetes, ip_family };
     let up = || Ok(Cluster::up(&up, &say)?);
     let cluster = Arc::new(minutes.work(&format!("bring up cluster {name}"), up)?);
-    let outcome = install_and_test(options, minutes, &cluster, programs, binaries, filter);
+    let outcome = install_and_test(options, minutes, &cluster, programs, tests, alone);
     if options.keep {
         minutes.say(&format!(
             "The cluster {name} is left up: `cargo xtask cluster exec --name {name} -- kubectl get pods -A`"
@@ -106,8 +116,8 @@ fn install_and_test(
     minutes: &Minutes,
     cluster: &Arc<Cluster>,
     programs: Programs,
-    binaries: &[&Binary],
-    filter: Option<&str>,
+    (binaries, filter): Tests<'_>,
+    alone: &mut dyn FnMut() -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let stack = minutes
         .work(&format!("install hitless on {}", cluster.name()), || Stack::install_on(Arc::clone(cluster), programs))?;
@@ -121,6 +131,9 @@ fn install_and_test(
     // What needs processors, below all of this, has ended by the time that those are done.
     run_all(minutes, jobs(&phases.alone)?, 1);
     run_all(minutes, jobs(&phases.calm)?, AT_A_TIME);
+    // An uninstall is the end of this installation, so it can't run twice.
+    let early: Vec<&Binary> = [&phases.sharing, &phases.alone, &phases.calm].into_iter().flatten().copied().collect();
+    again::run(minutes, &early, alone, |binary| job(filter, &stack, &times, binary))?;
     run_all(minutes, jobs(&phases.last)?, 1);
     let mut rows: Vec<String> = fs::read_to_string(&times)?.lines().map(str::to_owned).collect();
     rows.sort();

@@ -12,6 +12,8 @@ use anyhow::{Context as _, ensure};
 use hitless_e2e::build::workspace;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
+use super::pressure::{Pressure, Share};
+
 /// What became of all steps.
 pub(super) struct Minutes {
     begin: Instant,
@@ -28,7 +30,17 @@ struct Row {
     wall: Duration,
     /// Of its processes; none where a step has none of its own.
     processor: Option<Duration>,
-    failed: bool,
+    /// How busy the machine was meanwhile, where the kernel tells.
+    busy: Option<Share>,
+    outcome: Outcome,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Passed,
+    Failed,
+    /// It failed on a busy machine, and another row says what became of it alone.
+    SetAside,
 }
 
 /// Processor time of all processes since the machine's start, and what it might have been.
@@ -36,6 +48,19 @@ struct Row {
 struct Machine {
     busy: Duration,
     all: Duration,
+}
+
+/// When a step began, and how busy the machine had been by then.
+#[derive(Clone, Copy)]
+struct Begin {
+    at: Instant,
+    pressure: Option<Pressure>,
+}
+
+impl Begin {
+    fn now() -> Self {
+        Self { at: Instant::now(), pressure: Pressure::now() }
+    }
 }
 
 /// Where the output of a step goes.
@@ -55,7 +80,7 @@ impl Minutes {
     /// Runs one command, and fails if it does.
     pub(super) fn step(&self, name: &str, output: Output, command: &mut Command) -> anyhow::Result<()> {
         self.say(&format!("\n== {name}"));
-        let begin = Instant::now();
+        let begin = Begin::now();
         let ended = self.ended(name, output, command);
         let processor = ended.as_ref().ok().and_then(|(_, processor)| *processor);
         let outcome = ended.and_then(|(status, _)| {
@@ -69,7 +94,7 @@ impl Minutes {
     /// Does something in this process.
     pub(super) fn work<T>(&self, name: &str, work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
         self.say(&format!("\n== {name}"));
-        let begin = Instant::now();
+        let begin = Begin::now();
         let outcome = work().with_context(|| name.to_owned());
         self.keep(name, begin, None, outcome.is_err());
         outcome
@@ -83,7 +108,29 @@ impl Minutes {
 
     /// The names of what has failed.
     pub(super) fn failed(&self) -> Vec<String> {
-        lock(&self.rows).iter().filter(|row| row.failed).map(|row| row.name.clone()).collect()
+        self.names(|row| row.outcome == Outcome::Failed)
+    }
+
+    /// The names of what has failed on a busy machine and ran once more.
+    pub(super) fn set_aside_of_all(&self) -> Vec<String> {
+        self.names(|row| row.outcome == Outcome::SetAside)
+    }
+
+    fn names(&self, is: impl Fn(&Row) -> bool) -> Vec<String> {
+        lock(&self.rows).iter().filter(|row| is(row)).map(|row| row.name.clone()).collect()
+    }
+
+    /// Whether a step of this name failed while the machine was busy.
+    pub(super) fn was_disturbed(&self, name: &str) -> bool {
+        let is_busy = |row: &Row| row.busy.is_some_and(Share::is_busy);
+        lock(&self.rows).iter().any(|row| row.name == name && row.outcome == Outcome::Failed && is_busy(row))
+    }
+
+    /// The failure of this step does not decide: it runs once more.
+    pub(super) fn set_aside(&self, name: &str) {
+        for row in lock(&self.rows).iter_mut().filter(|row| row.name == name && row.outcome == Outcome::Failed) {
+            row.outcome = Outcome::SetAside;
+        }
     }
 
     /// One line a step, in the order in which they began.
@@ -91,16 +138,22 @@ impl Minutes {
         let mut rows = lock(&self.rows);
         rows.sort_by_key(|row| row.from);
         let wide = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or_default().max("step".len());
-        let mut table = format!("| {:<wide$} | {:>6} | {:>6} | {:>11} |\n", "step", "from", "s", "processor s");
-        let _ = writeln!(table, "| {:-<wide$} | {:->5}: | {:->5}: | {:->10}: |", "", "", "", "");
+        let mut table =
+            format!("| {:<wide$} | {:>6} | {:>6} | {:>11} | {:>6} |\n", "step", "from", "s", "processor s", "busy %");
+        let _ = writeln!(table, "| {:-<wide$} | {:->5}: | {:->5}: | {:->10}: | {:->5}: |", "", "", "", "", "");
         for row in rows.iter() {
             let seconds = row.from.as_secs();
             let from = format!("{}:{:02}", seconds / 60, seconds % 60);
             let processor = row.processor.map_or_else(|| "–".to_owned(), |time| format!("{:.0}", time.as_secs_f64()));
-            let failed = if row.failed { " FAILED" } else { "" };
+            let busy = row.busy.map_or_else(|| "–".to_owned(), Share::percent);
+            let failed = match row.outcome {
+                Outcome::Passed => "",
+                Outcome::Failed => " FAILED",
+                Outcome::SetAside => " FAILED, runs once more",
+            };
             let _ = writeln!(
                 table,
-                "| {:<wide$} | {from:>6} | {:>6.0} | {processor:>11} |{failed}",
+                "| {:<wide$} | {from:>6} | {:>6.0} | {processor:>11} | {busy:>6} |{failed}",
                 row.name,
                 row.wall.as_secs_f64()
             );
@@ -114,12 +167,14 @@ impl Minutes {
         table
     }
 
-    fn keep(&self, name: &str, begin: Instant, processor: Option<Duration>, failed: bool) {
-        let wall = begin.elapsed();
+    fn keep(&self, name: &str, begin: Begin, processor: Option<Duration>, failed: bool) {
+        let wall = begin.at.elapsed();
+        let busy = begin.pressure.and_then(Pressure::since);
         let word = if failed { "FAILED after" } else { "done in" };
         self.say(&format!("== {name}: {word} {:.0} s", wall.as_secs_f64()));
-        let from = begin.saturating_duration_since(self.begin);
-        lock(&self.rows).push(Row { name: name.to_owned(), from, wall, processor, failed });
+        let from = begin.at.saturating_duration_since(self.begin);
+        let outcome = if failed { Outcome::Failed } else { Outcome::Passed };
+        lock(&self.rows).push(Row { name: name.to_owned(), from, wall, processor, busy, outcome });
     }
 
     fn ended(
@@ -152,7 +207,7 @@ pub(super) fn below(level: u8, program: &str) -> Command {
 }
 
 /// The file for what a step says, named after it.
-fn log(name: &str) -> anyhow::Result<PathBuf> {
+pub(super) fn log(name: &str) -> anyhow::Result<PathBuf> {
     let directory = workspace().join("target/xtask-test");
     fs::create_dir_all(&directory).with_context(|| format!("create {}", directory.display()))?;
     let name: String = name.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' }).collect();
@@ -241,5 +296,21 @@ mod tests {
         let table = minutes.table();
         assert_eq!(table.lines().filter(|line| line.starts_with("| a self-test")).count(), 4, "{table}");
         assert_eq!(table.matches("FAILED").count(), 2, "{table}");
+    }
+
+    #[test]
+    fn what_runs_once_more_has_not_failed_and_stays_in_the_table() {
+        let minutes = Minutes::start();
+        let name = "a self-test of a busy machine";
+        assert!(minutes.step(name, Output::Shown, &mut Command::new("false")).is_err());
+        lock(&minutes.rows)[0].busy = None;
+        assert!(!minutes.was_disturbed(name), "nobody knows");
+        lock(&minutes.rows)[0].busy = Some(Share::whole());
+        assert!(minutes.was_disturbed(name));
+        minutes.set_aside(name);
+        assert!(minutes.failed().is_empty());
+        assert!(!minutes.was_disturbed(name), "a second time nothing is set aside");
+        assert_eq!(minutes.set_aside_of_all(), [name]);
+        assert!(minutes.table().contains("FAILED, runs once more"), "{}", minutes.table());
     }
 }
