@@ -93,12 +93,12 @@ mod tests {
     #[test]
     fn a_test_for_null_is_one_for_absence_and_an_empty_map_is_none() {
         let bare = json!({"metadata": {"uid": "u", "resourceVersion": "1"}});
-        let path = ["metadata", "annotations", "a"];
-        let patch = JsonPatch::of("u").new_map(&path[..2]).add(&path, "1");
+        let annotation = ["metadata", "annotations", "a"];
+        let patch = JsonPatch::of("u").new_map(&annotation[..2]).add(&annotation, "1");
         let annotated = stored(&bare, patched(&bare, &patch).unwrap(), "2");
         assert_eq!(annotated["metadata"]["annotations"]["a"], "1");
         assert_eq!(patched(&annotated, &patch), None, "they are there");
-        let taken_off = stored(&annotated, patched(&annotated, &JsonPatch::of("u").remove(&path)).unwrap(), "3");
+        let taken_off = stored(&annotated, patched(&annotated, &JsonPatch::of("u").remove(&annotation)).unwrap(), "3");
         assert_eq!(taken_off["metadata"].get("annotations"), None);
         assert!(patched(&taken_off, &patch).is_some());
         assert_eq!(patched(&bare, &JsonPatch::of("another")), None);
