@@ -5,6 +5,7 @@
 
 mod again;
 mod binaries;
+mod circles;
 mod deny;
 mod e2e;
 mod minutes;
@@ -152,6 +153,8 @@ fn quick_lints(minutes: &Minutes) -> anyhow::Result<()> {
     minutes.step("cargo fmt", Output::Shown, &mut format)?;
     let allowed = minutes.work("licences, bans and sources", deny::check)?;
     minutes.say(&allowed);
+    let largest = minutes.work("circles of imports", circles::check)?;
+    minutes.say(&largest);
     Ok(())
 }
 

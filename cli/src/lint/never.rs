@@ -3,9 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hitless_gate::{
-    Approvals, Candidate, Decision, Gate, GateInput, PodFacts, Reason, RuleVerdict, Settings, selector,
-};
+use hitless_gate::{Approvals, Candidate, Denies, Gate, GateInput, PodFacts, RuleVerdict, Settings, selector};
 use hitless_rollout::round::{wants_all, words as in_words};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -126,18 +124,22 @@ fn hopeless(known: &Known<'_>, selected: &[&Pods], now: Timestamp) -> BTreeMap<S
 /// Whether the rule stays as it is although everybody is back. Labels may still be set, approvers may still agree, and times
 /// come.
 fn never_passes(rule: &RuleVerdict, selected: &[&Pods], is_assumed: bool) -> bool {
-    match &rule.because {
+    match rule.denies() {
         // More than all that are assumed may be there.
-        Reason::MinAvailable { quota, total, .. } if is_assumed => quota == total,
-        Reason::MaxUnavailable { .. }
-        | Reason::MinAvailable { .. }
-        | Reason::MaxConcurrent { .. }
-        | Reason::TooManyFailures { .. }
-        | Reason::MaxUnavailableDomains { .. } => rule.verdict == Decision::Denied,
+        Some(Denies::MinAvailable { quota, total, .. }) if is_assumed => quota == total,
+        Some(
+            Denies::MaxUnavailable { .. }
+            | Denies::MinAvailable { .. }
+            | Denies::MaxConcurrent { .. }
+            | Denies::TooManyFailures { .. }
+            | Denies::MaxUnavailableDomains { .. },
+        ) => true,
         // No node is known here; only one that lets nobody go on any number of nodes is certain.
-        Reason::MaxUnavailableNodes { quota, total, .. } => *quota == 0 && (*total > 1 || selected.is_empty()),
-        Reason::PerNodeMinAvailable { fewest, .. } => most_on_a_node(selected).is_some_and(|most| *fewest >= most),
-        _ => false,
+        Some(Denies::MaxUnavailableNodes { quota, total, .. }) => *quota == 0 && (*total > 1 || selected.is_empty()),
+        Some(Denies::PerNodeMinAvailable { fewest, .. }) => {
+            most_on_a_node(selected).is_some_and(|most| *fewest >= most)
+        }
+        None | Some(_) => false,
     }
 }
 
@@ -149,18 +151,18 @@ fn most_on_a_node(selected: &[&Pods]) -> Option<u64> {
 
 /// The gate's words and advice; a percentage that rounded to nothing is named.
 fn words(rule: &RuleVerdict, limits: &Limits, selected: &[&Pods], is_assumed: bool) -> String {
-    if let Some(words) = without_numbers(&rule.because).filter(|_| is_assumed) {
+    if let Some(words) = rule.denies().and_then(without_numbers).filter(|_| is_assumed) {
         return words.to_owned();
     }
     let spec = match limits {
         Limits::Budget(budget) => Some(&budget.spec),
         Limits::Rules(_) | Limits::Disruption(_) => None,
     };
-    let rounded = match &rule.because {
-        Reason::MaxUnavailable { quota: 0, total, .. } => {
+    let rounded = match rule.denies() {
+        Some(Denies::MaxUnavailable { quota: 0, total, .. }) => {
             Some((spec.and_then(|spec| spec.max_unavailable.as_ref()), *total, "pods"))
         }
-        Reason::MaxUnavailableNodes { quota: 0, total, .. } if !selected.is_empty() => {
+        Some(Denies::MaxUnavailableNodes { quota: 0, total, .. }) if !selected.is_empty() => {
             Some((spec.and_then(|spec| spec.max_unavailable_nodes.as_ref()), *total, "nodes"))
         }
         _ => None,
@@ -170,7 +172,7 @@ fn words(rule: &RuleVerdict, limits: &Limits, selected: &[&Pods], is_assumed: bo
     {
         return format!("{percent} of {total} {what} rounds down to 0; use a count, or a higher percentage");
     }
-    if let (Reason::PerNodeMinAvailable { fewest, .. }, Some(most)) = (&rule.because, most_on_a_node(selected)) {
+    if let (Some(Denies::PerNodeMinAvailable { fewest, .. }), Some(most)) = (rule.denies(), most_on_a_node(selected)) {
         return format!(
             "at least {fewest} must stay on each node, and no node has more than {most}; lower it below {most}, or add pods"
         );
@@ -182,15 +184,15 @@ fn words(rule: &RuleVerdict, limits: &Limits, selected: &[&Pods], is_assumed: bo
 }
 
 /// What it says where the number of pods is only assumed; `None`: its own words do not name that number.
-pub(super) const fn without_numbers(because: &Reason) -> Option<&'static str> {
+pub(super) const fn without_numbers(because: &Denies) -> Option<&'static str> {
     match because {
-        Reason::MaxUnavailable { .. } => {
+        Denies::MaxUnavailable { .. } => {
             Some("no pod may be unavailable; raise the maximum to 1 at least: as it is no available pod ever goes")
         }
-        Reason::MinAvailable { .. } => {
+        Denies::MinAvailable { .. } => {
             Some("all pods have to be available; lower the minimum, so that one of them may be away")
         }
-        Reason::MaxUnavailableNodes { .. } => {
+        Denies::MaxUnavailableNodes { .. } => {
             Some("no node may have an unavailable pod; raise maxUnavailableNodes to 1 at least")
         }
         _ => None,

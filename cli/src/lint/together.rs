@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hitless_gate::{Approvals, Candidate, Reason};
+use hitless_gate::{Allows, Approvals, Candidate, Denies, Reason};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
@@ -119,7 +119,7 @@ fn no_time(known: &[&Known<'_>], pods: Option<&Pods>, now: Timestamp) -> Option<
         let closed: Vec<_> = verdicts
             .iter()
             .flat_map(hitless_gate::Verdict::denied)
-            .filter(|rule| matches!(rule.because, Reason::OutsideWindow { .. } | Reason::Blackout { .. }))
+            .filter(|rule| matches!(rule.denies(), Some(Denies::OutsideWindow { .. } | Denies::Blackout { .. })))
             .collect();
         if closed.is_empty() {
             return None;
@@ -202,10 +202,10 @@ fn no_room(known: &[&Known<'_>], pods: &Pods, now: Timestamp) -> Option<Clash> {
     let gate = gate(&limits.iter().collect::<Vec<_>>(), &[pods]);
     let verdict = gate.decide(&[Candidate::new(uid(0, 0))], &Approvals::new(), now).into_iter().next()?;
     let room = verdict.rules.iter().find(|rule| match rule.because {
-        Reason::WithinBudget { max_unavailable, .. } => max_unavailable.is_some_and(|max| max > 0),
+        Reason::Allows(Allows::WithinBudget { max_unavailable, .. }) => max_unavailable.is_some_and(|max| max > 0),
         _ => false,
     })?;
-    let none = verdict.denied().find(|rule| matches!(rule.because, Reason::MinAvailable { .. }))?;
+    let none = verdict.denied().find(|rule| matches!(rule.denies(), Some(Denies::MinAvailable { .. })))?;
     let named = |rule: &str| {
         known.iter().copied().find(|each| match &each.limits {
             Limits::Rules(set) => rule.starts_with(&format!("{}/", set.name)),

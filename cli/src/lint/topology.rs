@@ -1,6 +1,6 @@
 //! Budgets that count by a label that no node of the cluster has: nobody ever goes under them.
 
-use hitless_gate::{Gate, Reason, Settings};
+use hitless_gate::{Denies, Gate, Settings};
 use hitless_rollout::snapshot::NodeView;
 
 use super::finding::Finding;
@@ -19,7 +19,7 @@ pub(super) fn check<'n>(objects: &[Object], nodes: impl IntoIterator<Item = &'n 
         let key = budget.spec.topology.as_ref().map(|topology| topology.key.clone())?;
         let line = each.object.node.line_of(&["spec", "topology", "key"]);
         let is_unknown = gate.is_unknown_node_label(&key);
-        let because = Reason::NoNodeHasLabel { key };
+        let because = Denies::NoNodeHasLabel { key };
         let advice = because.unblock().unwrap_or_default();
         is_unknown.then(|| Finding::error(each.object, line, format!("{because}; {advice}")))
     });

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hitless_gate::{Reason, RuleVerdict};
+use hitless_gate::{Denies, RuleVerdict};
 use hitless_rollout::round::{WaitReason, unblock, words};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -125,8 +125,8 @@ impl Held {
 
     /// `on_node`: the pod's node is known. `beside_companion`: as in the verdict of the pod.
     pub(super) fn of(rule: &RuleVerdict, on_node: bool, beside_companion: bool) -> Self {
-        let (text, unblock) = match &rule.because {
-            Reason::PerNodeMinAvailable { fewest, .. } if !on_node => (
+        let (text, unblock) = match rule.denies() {
+            Some(Denies::PerNodeMinAvailable { fewest, .. }) if !on_node => (
                 format!("at least {fewest} must stay on the pod's node, and how many are there is not known"),
                 Some("say how many nodes there are, with --nodes".to_owned()),
             ),

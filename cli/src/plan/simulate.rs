@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hitless_api::Hook;
-use hitless_gate::{Decision, Reason, RuleVerdict, Verdict};
+use hitless_gate::{Denies, RuleVerdict, Verdict};
 use hitless_rollout::gate_cache::GateCache;
 use hitless_rollout::round::{PodVerdict, Round, WaitReason, explain, round};
 use hitless_workloads::Obstacle;
@@ -292,15 +292,15 @@ fn later(at: Timestamp, seconds: u32) -> Timestamp {
 
 /// Whether nothing is in the pod's way but other pods that are not available.
 fn waits_for_pods(verdict: &PodVerdict) -> bool {
-    let is_for_pods = |rule: &RuleVerdict| match &rule.because {
-        Reason::MaxUnavailable { quota, .. } | Reason::MaxUnavailableNodes { quota, .. } => *quota > 0,
-        Reason::MinAvailable { quota, total, .. } => quota < total,
-        Reason::MaxUnavailableDomains { most, .. } => *most > 0,
-        Reason::PerNodeMinAvailable { .. } | Reason::AwaitingApproval { .. } => true,
+    let is_for_pods = |because: &Denies| match because {
+        Denies::MaxUnavailable { quota, .. } | Denies::MaxUnavailableNodes { quota, .. } => *quota > 0,
+        Denies::MinAvailable { quota, total, .. } => quota < total,
+        Denies::MaxUnavailableDomains { most, .. } => *most > 0,
+        Denies::PerNodeMinAvailable { .. } | Denies::AwaitingApproval { .. } => true,
         _ => false,
     };
     let gate = verdict.gate.as_ref().filter(|_| verdict.waiting == Some(WaitReason::Rules));
-    gate.is_some_and(|gate| gate.denied().all(is_for_pods))
+    gate.is_some_and(|gate| gate.denied().filter_map(RuleVerdict::denies).all(is_for_pods))
 }
 
 /// What holds pods back, each once with the number of pods and the words for the first of them: first what is no rule. Waiting for
@@ -312,8 +312,8 @@ fn held<'a>(world: &World, verdicts: impl Iterator<Item = &'a PodVerdict>, all: 
     for verdict in verdicts {
         match (&verdict.waiting, &verdict.gate) {
             (Some(WaitReason::Rules), Some(gate)) => {
-                let denied = gate.rules.iter().filter(|rule| rule.verdict == Decision::Denied);
-                for rule in denied.filter(|rule| !matches!(rule.because, Reason::AwaitingApproval { .. })) {
+                let denied = gate.denied();
+                for rule in denied.filter(|rule| !matches!(rule.denies(), Some(Denies::AwaitingApproval { .. }))) {
                     rules.entry(&rule.rule).and_modify(|held| held.pods += 1).or_insert_with(|| {
                         let on_node = world.is_on_node(&verdict.pod.uid);
                         Held::of(rule, on_node, verdict.beside_companion)

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use hitless_api::GrantOp;
 use hitless_api::grant::ImageChange;
-use hitless_gate::{Decision, Reason, RuleVerdict};
+use hitless_gate::{Allows, Denies, Reason, RuleVerdict};
 use hitless_rollout::round::{Explanation, Lasting, WaitReason, unblock, words};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -217,18 +217,17 @@ impl PodAnswer {
     }
 
     fn is_denied(&self) -> bool {
-        self.rules.iter().any(|rule| rule.verdict.verdict == Decision::Denied)
+        self.rules.iter().any(|rule| !rule.verdict.is_allowed())
     }
 }
 
 fn is_about_approval(because: &Reason) -> bool {
     matches!(
         because,
-        Reason::Approved
-            | Reason::AwaitingApproval { .. }
-            | Reason::ApprovalRefused { .. }
-            | Reason::ApproverUnreachable { .. }
-            | Reason::ApproverIgnored { .. }
+        Reason::Allows(Allows::Approved | Allows::ApproverIgnored { .. })
+            | Reason::Denies(
+                Denies::AwaitingApproval { .. } | Denies::ApprovalRefused { .. } | Denies::ApproverUnreachable { .. }
+            )
     )
 }
 
@@ -240,7 +239,7 @@ fn pod(explanation: &Explanation, workload: &WorkloadStatus, status: &PodStatus)
     let mut rules: Vec<RuleAnswer> =
         details.rules.iter().flat_map(|verdict| &verdict.rules).map(|rule| RuleAnswer::of(rule, beside)).collect();
     // Stable: otherwise in the order of the rules' names.
-    rules.sort_by_key(|rule| rule.verdict.verdict == Decision::Allowed);
+    rules.sort_by_key(|rule| rule.verdict.is_allowed());
     Some(PodAnswer {
         pod: status.name.clone(),
         namespace: workload.namespace.clone(),

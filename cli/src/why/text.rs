@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use hitless_api::GrantOp;
-use hitless_gate::{BudgetConsumer, Consumption, Decision};
+use hitless_gate::{BudgetConsumer, Consumption};
 use jiff::Timestamp;
 
 use super::answer::{Answer, PodAnswer, RuleAnswer};
@@ -99,7 +99,7 @@ fn pod(out: &mut String, pod: &PodAnswer, others: &[&str], nothing: &str) -> std
 
 fn rule(out: &mut String, answer: &RuleAnswer) -> std::fmt::Result {
     let verdict = &answer.verdict;
-    let mark = if verdict.verdict == Decision::Allowed { '+' } else { '-' };
+    let mark = if verdict.is_allowed() { '+' } else { '-' };
     writeln!(out, "  {mark} {}: {}", one_line(&verdict.rule), one_line(&answer.text))?;
     if !verdict.holders.is_empty() {
         let holders: Vec<String> = verdict.holders.iter().map(holder).collect();

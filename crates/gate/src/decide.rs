@@ -13,7 +13,7 @@ use crate::order::{Known, in_order, no_such_pod};
 use crate::policy::{Check, Limits, Rule, Stage};
 use crate::verdict::{BudgetConsumer, IMPLICIT, LEDGER, WORKLOAD, Who, says};
 use crate::{
-    Absence, Answer, Approval, Approvals, Candidate, Decision, GateInput, Question, Reason, RuleVerdict, Verdict,
+    Absence, Allows, Answer, Approval, Approvals, Candidate, Denies, GateInput, Question, Reason, RuleVerdict, Verdict,
     selector,
 };
 use live::Live;
@@ -51,9 +51,8 @@ impl Gate {
         let mut pass = DecisionPass { gate: self, approvals, now, live: HashMap::new(), implicit: IMPLICIT.into() };
         let rules = pass.answers(each, &Stage::PostCheck);
         let asks = unapproved(self, each, &Stage::PostCheck);
-        let allowed = rules.iter().all(|rule| rule.verdict == Decision::Allowed);
-        let denied_freely =
-            rules.iter().any(|rule| rule.verdict == Decision::Denied && !rule.because.is_about_approval());
+        let allowed = rules.iter().all(|rule| rule.is_allowed());
+        let denied_freely = rules.iter().any(|rule| rule.denies().is_some_and(|because| !because.is_about_approval()));
         Verdict { allowed, asks: if denied_freely { Vec::new() } else { asks }, ..verdict(each, rules) }
     }
 
@@ -70,7 +69,7 @@ impl Gate {
         let candidate = candidate();
         let (known, _) = in_order(self, std::slice::from_ref(&candidate));
         let Some(each) = known.first() else { return false };
-        let is_excused = |rule: &Rule| matches!(excuse(rule, each, self), Some(Reason::Skipped | Reason::FilteredOut));
+        let is_excused = |rule: &Rule| matches!(excuse(rule, each, self), Some(Allows::Skipped | Allows::FilteredOut));
         rules.any(|rule| !is_excused(rule))
     }
 }
@@ -80,7 +79,7 @@ fn verdict(each: &Known<'_>, rules: Vec<RuleVerdict>) -> Verdict {
         pod_uid: each.pod.uid.text(),
         pod: each.name.clone(),
         namespace: each.namespace.to_owned(),
-        allowed: rules.iter().all(|rule| rule.verdict == Decision::Allowed),
+        allowed: rules.iter().all(|rule| rule.is_allowed()),
         rules,
         asks: Vec::new(),
     }
@@ -97,18 +96,18 @@ fn unapproved(gate: &Gate, each: &Known<'_>, stage: &Stage) -> Vec<String> {
 }
 
 /// Why a rule is not asked about a pod, if it is not.
-fn excuse(rule: &Rule, each: &Known<'_>, gate: &Gate) -> Option<Reason> {
+fn excuse(rule: &Rule, each: &Known<'_>, gate: &Gate) -> Option<Allows> {
     if !rule.check.has_effect() {
         return None;
     }
     if rule.name.as_ref().is_some_and(|name| each.candidate.skips.contains(name)) {
-        return Some(Reason::Skipped);
+        return Some(Allows::Skipped);
     }
     if !rule.conditions.is_empty() && rule.conditions.is_disjoint(&each.candidate.conditions) {
-        return Some(Reason::ConditionsUnmet { conditions: rule.conditions.iter().cloned().collect() });
+        return Some(Allows::ConditionsUnmet { conditions: rule.conditions.iter().cloned().collect() });
     }
     let filter = rule.filter.as_ref()?;
-    (!gate.has_labels(each.pod, filter)).then_some(Reason::FilteredOut)
+    (!gate.has_labels(each.pod, filter)).then_some(Allows::FilteredOut)
 }
 
 struct DecisionPass<'g> {
@@ -124,7 +123,7 @@ struct DecisionPass<'g> {
 impl<'g> DecisionPass<'g> {
     fn decide(&mut self, each: &Known<'g>) -> Verdict {
         if each.pod.is_reserved() {
-            return verdict(each, vec![says(&Arc::from(LEDGER), Decision::Allowed, Reason::AlreadyReserved)]);
+            return verdict(each, vec![says(&Arc::from(LEDGER), Allows::AlreadyReserved)]);
         }
         let verdict = verdict(each, self.answers(each, &Stage::PreCheck));
         if verdict.allowed {
@@ -135,7 +134,7 @@ impl<'g> DecisionPass<'g> {
 
     /// Fills [`Verdict::asks`].
     fn ask_approvers(&mut self, each: &Known<'g>, verdict: &mut Verdict) {
-        let in_the_way = |rule: &RuleVerdict| rule.verdict == Decision::Denied && !rule.because.is_about_approval();
+        let in_the_way = |rule: &RuleVerdict| rule.denies().is_some_and(|because| !because.is_about_approval());
         let asks = unapproved(self.gate, each, &Stage::PreCheck);
         if asks.is_empty() || each.pod.is_reserved() {
             return;
@@ -174,7 +173,7 @@ impl<'g> DecisionPass<'g> {
         let path = &rule.path;
         // A pod may not set out that could not return: what can't be understood at its return is in its way before.
         let is_asked = rule.stage == *stage
-            || matches!(rule.check, Check::Pass(Reason::Disabled))
+            || matches!(rule.check, Check::Pass(Allows::Disabled))
             || (rule.stage == Stage::PostCheck && matches!(rule.check, Check::Deny(_)));
         if !is_asked {
             let stage = match &rule.stage {
@@ -182,22 +181,22 @@ impl<'g> DecisionPass<'g> {
                 Stage::PostCheck => "PostCheck",
                 Stage::Other(other) => other,
             };
-            return says(path, Decision::Allowed, Reason::OtherStage { stage: stage.to_owned() });
+            return says(path, Allows::OtherStage { stage: stage.to_owned() });
         }
         if let Some(because) = excuse(rule, each, self.gate) {
-            return says(path, Decision::Allowed, because);
+            return says(path, because);
         }
         if let Check::Approval { ignores_failure } = rule.check {
             return self.approval(each, path, ignores_failure);
         }
         match self.check(each, group, &rule.check) {
-            Ok(because) => says(path, Decision::Allowed, because),
+            Ok(because) => says(path, because),
             Err(because) => {
                 let (holders, since) = match because.who() {
                     Some(who) => self.holders(group, who, each.pod),
                     None => (Arc::default(), None),
                 };
-                RuleVerdict { since, holders, ..says(path, Decision::Denied, because) }
+                RuleVerdict { since, holders, ..says(path, because) }
             }
         }
     }
@@ -209,41 +208,41 @@ impl<'g> DecisionPass<'g> {
             operation: each.candidate.operation.clone(),
         };
         let Some(Answer { approval, message, since }) = self.approvals.get(&question) else {
-            return says(path, Decision::Denied, Reason::AwaitingApproval { message: String::new() });
+            return says(path, Denies::AwaitingApproval { message: String::new() });
         };
         let message = message.clone();
-        let (decision, because) = match approval {
-            Approval::Approved => (Decision::Allowed, Reason::Approved),
-            Approval::Pending => (Decision::Denied, Reason::AwaitingApproval { message }),
-            Approval::Refused => (Decision::Denied, Reason::ApprovalRefused { message }),
-            Approval::Unreachable if ignores_failure => (Decision::Allowed, Reason::ApproverIgnored { message }),
-            Approval::Unreachable => (Decision::Denied, Reason::ApproverUnreachable { message }),
+        let because: Reason = match approval {
+            Approval::Approved => Allows::Approved.into(),
+            Approval::Pending => Denies::AwaitingApproval { message }.into(),
+            Approval::Refused => Denies::ApprovalRefused { message }.into(),
+            Approval::Unreachable if ignores_failure => Allows::ApproverIgnored { message }.into(),
+            Approval::Unreachable => Denies::ApproverUnreachable { message }.into(),
         };
-        RuleVerdict { since: Some(*since), ..says(path, decision, because) }
+        RuleVerdict { since: Some(*since), ..says(path, because) }
     }
 
-    fn check(&mut self, each: &Known<'g>, (id, group): (u32, &'g Group), check: &Check) -> Result<Reason, Reason> {
+    fn check(&mut self, each: &Known<'g>, (id, group): (u32, &'g Group), check: &Check) -> Result<Allows, Denies> {
         let pod = each.pod;
         let (gate, now) = (self.gate, self.now);
         let own = gate.classes.get(pod.class as usize).map_or(0, |class| group.aside_of(class.namespace));
         match check {
             Check::Pass(because) => Ok(because.clone()),
             Check::Deny(because) => Err(because.clone()),
-            Check::Labels(requires) if gate.has_labels(pod, requires) => Ok(Reason::LabelsMatch),
-            Check::Labels(requires) => Err(Reason::LabelsDiffer { requires: requires.to_string() }),
+            Check::Labels(requires) if gate.has_labels(pod, requires) => Ok(Allows::LabelsMatch),
+            Check::Labels(requires) => Err(Denies::LabelsDiffer { requires: requires.to_string() }),
             Check::Windows(windows) => windows.ask(now),
             Check::Soak { seconds } => soak(group, *seconds, now),
-            Check::Failures { most } if group.counts.failed < u64::from(*most) => Ok(Reason::FewFailures),
+            Check::Failures { most } if group.counts.failed < u64::from(*most) => Ok(Allows::FewFailures),
             Check::Failures { most } => {
-                Err(Reason::TooManyFailures { most: u64::from(*most), failed: group.counts.failed })
+                Err(Denies::TooManyFailures { most: u64::from(*most), failed: group.counts.failed })
             }
             // Answered by its caller, which knows the question.
-            Check::Approval { .. } => Err(Reason::AwaitingApproval { message: String::new() }),
+            Check::Approval { .. } => Err(Denies::AwaitingApproval { message: String::new() }),
             Check::Concurrent { most } => self.live(id, group).concurrent(*most, own),
             Check::Availability(_) | Check::Nodes(_) | Check::Topology { .. } | Check::PerNode { .. }
                 if costs_nothing(each) =>
             {
-                Ok(Reason::AlreadyUnavailable)
+                Ok(Allows::AlreadyUnavailable)
             }
             Check::Availability(limits) => self.live(id, group).availability_of(each, *limits, own),
             Check::Nodes(bound) => {
@@ -274,22 +273,21 @@ impl<'g> DecisionPass<'g> {
     /// The limits of a workload's pods, of whose number they are a function.
     fn own_budget(&mut self, each: &Known<'g>, name: &Arc<str>, limits: impl Fn(u64) -> Limits) -> RuleVerdict {
         if costs_nothing(each) {
-            return says(name, Decision::Allowed, Reason::AlreadyUnavailable);
+            return says(name, Allows::AlreadyUnavailable);
         }
         let own = self.gate.owner_group(each.pod).and_then(|id| Some((id, self.gate.groups.get(id as usize)?)));
         // A pod without an owner has nobody to stand in for it: it is a group of its own.
         let Some((id, group)) = own else {
             let alone = Live::of_one();
-            let answer = alone.availability(limits(1), false, 0);
-            return says(name, Decision::Allowed, answer.unwrap_or_else(|because| because));
+            return says(name, alone.availability(limits(1), false, 0));
         };
         let live = self.live(id, group);
         let limits = limits(live.counts.total);
         match live.availability_of(each, limits, 0) {
-            Ok(because) => says(name, Decision::Allowed, because),
+            Ok(because) => says(name, because),
             Err(because) => {
                 let (holders, since) = self.holders((id, group), because.who().unwrap_or(Who::Down), each.pod);
-                RuleVerdict { since, holders, ..says(name, Decision::Denied, because) }
+                RuleVerdict { since, holders, ..says(name, because) }
             }
         }
     }
@@ -327,15 +325,15 @@ fn implicit_limits(total: u64, percent: u32) -> Limits {
     Limits::at_most(quota)
 }
 
-fn soak(group: &Group, seconds: u32, now: Timestamp) -> Result<Reason, Reason> {
+fn soak(group: &Group, seconds: u32, now: Timestamp) -> Result<Allows, Denies> {
     if group.counts.reserved > 0 {
-        return Err(Reason::WaveRunning { running: group.counts.reserved });
+        return Err(Denies::WaveRunning { running: group.counts.reserved });
     }
     let until =
         group.returned_at().and_then(|last| last.checked_add(SignedDuration::from_secs(i64::from(seconds))).ok());
     match until.filter(|until| now < *until) {
-        Some(until) => Err(Reason::Soaking { until }),
-        None => Ok(Reason::Soaked),
+        Some(until) => Err(Denies::Soaking { until }),
+        None => Ok(Allows::Soaked),
     }
 }
 

@@ -24,4 +24,4 @@ pub use hitless_api::{ObjectRef, selector};
 pub use index::Gate;
 pub use ledger::{LedgerError, refuse_if_deposed, refuse_to_reserve, release, reserve, take_over};
 pub use settings::{ImplicitBudget, Settings};
-pub use verdict::{BudgetConsumer, Consumption, Decision, Reason, RuleVerdict, Verdict};
+pub use verdict::{Allows, BudgetConsumer, Consumption, Denies, Lasting, Reason, RuleVerdict, Verdict};

@@ -90,7 +90,7 @@ fn spread(gate: &Gate, known: &[Known<'_>]) -> Vec<usize> {
 
 /// The verdict for a candidate that is not there.
 pub(crate) fn no_such_pod(uid: &str) -> crate::Verdict {
-    let rule = verdict::says(&verdict::POD.into(), crate::Decision::Denied, crate::Reason::NoSuchPod);
+    let rule = verdict::says(&verdict::POD.into(), crate::Denies::NoSuchPod);
     crate::Verdict {
         pod_uid: uid.to_owned(),
         pod: String::new(),

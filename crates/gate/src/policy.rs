@@ -12,7 +12,7 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use crate::selector::{self, Selector};
-use crate::{Budget, DisruptionBudget, Reason, RuleSet};
+use crate::{Allows, Budget, Denies, DisruptionBudget, RuleSet};
 pub(crate) use limit::{Bound, Limits, Rounding};
 use window::Windows;
 
@@ -68,9 +68,9 @@ pub(crate) enum Stage {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Check {
     /// Passes everybody.
-    Pass(Reason),
+    Pass(Allows),
     /// Passes nobody.
-    Deny(Reason),
+    Deny(Denies),
     /// Passes pods with these labels.
     Labels(Selector<'static>),
     /// Passes whom an approver lets go.
@@ -153,7 +153,7 @@ fn governing(object: &str, selector: Option<&LabelSelector>, rules: impl FnOnce(
         None => rules(),
         Some(fault) => {
             let text = format!("spec.selector: {fault}");
-            vec![Rule::pre_check(format!("{object}/spec.selector"), Check::Deny(Reason::Misconfigured { text }))]
+            vec![Rule::pre_check(format!("{object}/spec.selector"), Check::Deny(Denies::Misconfigured { text }))]
         }
     }
 }
@@ -170,7 +170,7 @@ fn rule_faults(rules: &[Rule]) -> impl Iterator<Item = String> {
     rules.iter().filter_map(|rule| {
         let name = rule.path.split_once('/').map_or(&*rule.path, |(_, name)| name);
         match &rule.check {
-            Check::Deny(Reason::Misconfigured { text }) => {
+            Check::Deny(Denies::Misconfigured { text }) => {
                 Some(format!("rule {name}: {text}; nobody passes until then"))
             }
             _ => None,

@@ -1,5 +1,7 @@
 //! What the gate answers: one verdict per candidate, one reason per rule, as data.
 
+mod allows;
+mod denies;
 mod reason;
 mod text;
 
@@ -8,8 +10,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::Serialize;
 
+pub use allows::Allows;
+pub(crate) use denies::Who;
+pub use denies::{Denies, Lasting};
 pub use reason::Reason;
-pub(crate) use reason::Who;
 
 /// Name in [`RuleVerdict::rule`] of the budget for pods that no PodTransitionRule selects.
 pub const IMPLICIT: &str = "implicit";
@@ -51,9 +55,7 @@ pub struct RuleVerdict {
     /// cluster), `pdb:<PodDisruptionBudget>`, or [`IMPLICIT`], [`WORKLOAD`],
     /// [`LEDGER`], [`POD`].
     pub rule: Arc<str>,
-    /// Its answer, given all candidates that were decided earlier in this round.
-    pub verdict: Decision,
-    /// Why, and the numbers of it.
+    /// Its answer, given all candidates that were decided earlier in this round, why, and the numbers of it.
     #[serde(flatten)]
     pub because: Reason,
     /// Since when it has been so, as far as that is known: since when a budget has been as full, or an approver has said so.
@@ -100,17 +102,8 @@ pub enum Consumption {
 }
 
 /// What a rule says without any circumstances.
-pub(crate) fn says(rule: &Arc<str>, verdict: Decision, because: Reason) -> RuleVerdict {
-    RuleVerdict { rule: rule.clone(), verdict, because, since: None, holders: Arc::default() }
-}
-
-/// Yes or no.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum Decision {
-    /// The rule has no objection.
-    Allowed,
-    /// The pod has to wait.
-    Denied,
+pub(crate) fn says(rule: &Arc<str>, because: impl Into<Reason>) -> RuleVerdict {
+    RuleVerdict { rule: rule.clone(), because: because.into(), since: None, holders: Arc::default() }
 }
 
 impl RuleVerdict {
@@ -131,74 +124,47 @@ impl RuleVerdict {
     /// When its answer changes by itself.
     #[must_use]
     pub fn changes_at(&self) -> Option<Timestamp> {
-        match &self.because {
-            Reason::OutsideWindow { opens } => *opens,
-            Reason::Blackout { until, .. } | Reason::Soaking { until } => Some(*until),
-            _ => None,
-        }
+        self.denies().and_then(Denies::changes_at)
     }
 
     /// Whether the rule was really asked and agreed.
     #[must_use]
     pub fn agreed(&self) -> bool {
-        self.verdict == Decision::Allowed
-            && match self.because {
-                Reason::AlreadyReserved
-                | Reason::AlreadyUnavailable
-                | Reason::FewUnverified { .. }
-                | Reason::WithinBudget { .. }
-                | Reason::LabelsMatch
-                | Reason::InWindow
-                | Reason::Soaked
-                | Reason::FewFailures
-                | Reason::WithinNodes { .. }
-                | Reason::WithinDomains { .. }
-                | Reason::EnoughOnNode { .. }
-                | Reason::FewRunning { .. }
-                | Reason::Approved
-                | Reason::ApproverIgnored { .. } => true,
-                Reason::Disabled
-                | Reason::OtherStage { .. }
-                | Reason::FilteredOut
-                | Reason::ConditionsUnmet { .. }
-                | Reason::Skipped
-                | Reason::KindSkipped { .. }
-                | Reason::Empty
-                | Reason::MaxUnavailable { .. }
-                | Reason::MaxUnverified { .. }
-                | Reason::MinAvailable { .. }
-                | Reason::LabelsDiffer { .. }
-                | Reason::Paused
-                | Reason::OutsideWindow { .. }
-                | Reason::Blackout { .. }
-                | Reason::WaveRunning { .. }
-                | Reason::Soaking { .. }
-                | Reason::TooManyFailures { .. }
-                | Reason::MaxUnavailableNodes { .. }
-                | Reason::MaxUnavailableDomains { .. }
-                | Reason::PerNodeMinAvailable { .. }
-                | Reason::MaxConcurrent { .. }
-                | Reason::AwaitingApproval { .. }
-                | Reason::ApprovalRefused { .. }
-                | Reason::ApproverUnreachable { .. }
-                | Reason::NoNodeHasLabel { .. }
-                | Reason::Misconfigured { .. }
-                | Reason::NoSuchPod => false,
-            }
+        match &self.because {
+            Reason::Allows(because) => because.agreed(),
+            Reason::Denies(_) => false,
+        }
+    }
+
+    /// Whether the rule has no objection.
+    #[must_use]
+    pub fn is_allowed(&self) -> bool {
+        self.denies().is_none()
+    }
+
+    /// Why the pod has to wait, if it has to.
+    #[must_use]
+    pub fn denies(&self) -> Option<&Denies> {
+        match &self.because {
+            Reason::Allows(_) => None,
+            Reason::Denies(because) => Some(because),
+        }
     }
 }
 
 impl Verdict {
     /// The rules that are in the way.
     pub fn denied(&self) -> impl Iterator<Item = &RuleVerdict> {
-        self.rules.iter().filter(|rule| rule.verdict == Decision::Denied)
+        self.rules.iter().filter(|rule| !rule.is_allowed())
     }
 
     /// Whether the pod may go only because it is unavailable anyway. A cache may be older than the ledger and show the pod as it was
     /// during an operation that has ended since: the caller reads such a pod again before it reserves it.
     #[must_use]
     pub fn rests_on_unavailability(&self) -> bool {
-        let is_such = |because: &Reason| matches!(because, Reason::AlreadyUnavailable | Reason::FewUnverified { .. });
+        let is_such = |because: &Reason| {
+            matches!(because, Reason::Allows(Allows::AlreadyUnavailable | Allows::FewUnverified { .. }))
+        };
         self.allowed && self.rules.iter().any(|rule| is_such(&rule.because))
     }
 
@@ -215,18 +181,17 @@ mod tests {
 
     #[test]
     fn a_verdict_is_data_and_text() {
-        let because = Reason::MaxUnavailable { quota: 0, unavailable: 0, missing: 0, total: 2 };
+        let because = Denies::MaxUnavailable { quota: 0, unavailable: 0, missing: 0, total: 2 };
         let holders =
             [BudgetConsumer { pod: "p1".into(), why: Consumption::Reserved, since: Some(Timestamp::UNIX_EPOCH) }]
                 .into();
-        let rule = RuleVerdict { holders, ..says(&"max/r/1".into(), Decision::Denied, because) };
+        let rule = RuleVerdict { holders, ..says(&"max/r/1".into(), because) };
         assert_eq!((rule.rule_set(), rule.rule_name()), (Some("max"), "r/1"));
         assert_eq!(
             rule.unblock().unwrap(),
             "raise the maximum to 1 of 2 at least: as it is no available pod ever goes"
         );
-        let budget =
-            says(&"budget:b/maxConcurrent".into(), Decision::Allowed, Reason::FewRunning { most: 2, running: 1 });
+        let budget = says(&"budget:b/maxConcurrent".into(), Allows::FewRunning { most: 2, running: 1 });
         assert_eq!((budget.rule_set(), budget.rule_name(), budget.unblock()), (None, "maxConcurrent", None));
         let verdict = Verdict {
             pod_uid: "u".into(),

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use hashbrown::{HashMap, HashSet};
 use jiff::Timestamp;
 
-use crate::Reason;
 use crate::index::{Counts, Gate, Group, Pod, Symbol};
 use crate::policy::{Bound, Limits};
 use crate::verdict::{BudgetConsumer, Consumption, Who};
+use crate::{Allows, Denies};
 
 /// Most holders that a verdict names.
 const NAMED: usize = 5;
@@ -66,7 +66,7 @@ impl Live {
 
     /// Whether one more available pod may go under these limits; the maximum is asked first, as upstream. One that is
     /// counted as unavailable does not stand in its own way. `own` members are set aside for its namespace.
-    pub(super) fn availability(&self, limits: Limits, is_down: bool, own: u64) -> Result<Reason, Reason> {
+    pub(super) fn availability(&self, limits: Limits, is_down: bool, own: u64) -> Result<Allows, Denies> {
         let itself = u64::from(is_down);
         let Counts { missing, available, .. } = self.counts;
         let total = self.total(own);
@@ -75,24 +75,24 @@ impl Live {
         let min_available = limits.min_available.map(|limit| limit.of(total));
         let has_extra = |quota: u64| limits.counts_extra_pods && available + quota > total;
         if let Some(quota) = max_unavailable.filter(|quota| unavailable >= *quota && !has_extra(*quota)) {
-            return Err(Reason::MaxUnavailable { quota, unavailable, missing, total });
+            return Err(Denies::MaxUnavailable { quota, unavailable, missing, total });
         }
         if let Some(quota) = min_available.filter(|quota| available <= *quota) {
-            return Err(Reason::MinAvailable { quota, available, total });
+            return Err(Denies::MinAvailable { quota, available, total });
         }
-        Ok(Reason::WithinBudget { total, unavailable, max_unavailable, available, min_available })
+        Ok(Allows::WithinBudget { total, unavailable, max_unavailable, available, min_available })
     }
 
-    pub(super) fn concurrent(&self, most: u64, own: u64) -> Result<Reason, Reason> {
+    pub(super) fn concurrent(&self, most: u64, own: u64) -> Result<Allows, Denies> {
         let running = self.counts.reserved + own;
         if running < most {
-            Ok(Reason::FewRunning { most, running })
+            Ok(Allows::FewRunning { most, running })
         } else {
-            Err(Reason::MaxConcurrent { most, running })
+            Err(Denies::MaxConcurrent { most, running })
         }
     }
 
-    pub(super) fn nodes(&self, group: &Group, pod: &Pod, bound: Bound) -> Result<Reason, Reason> {
+    pub(super) fn nodes(&self, group: &Group, pod: &Pod, bound: Bound) -> Result<Allows, Denies> {
         let total = group.nodes.len() as u64;
         let by_itself = self.is_down_by_itself(group, pod);
         let unavailable = group.down_on.len() + self.newly_down_on.len() - by_itself.iter().len();
@@ -100,9 +100,9 @@ impl Live {
         let is_down =
             |node| by_itself != Some(node) && group.down_on.contains(&node) || self.newly_down_on.contains(&node);
         if pod.node.is_some_and(is_down) || unavailable < quota {
-            Ok(Reason::WithinNodes { quota, unavailable, total })
+            Ok(Allows::WithinNodes { quota, unavailable, total })
         } else {
-            Err(Reason::MaxUnavailableNodes { quota, unavailable, total })
+            Err(Denies::MaxUnavailableNodes { quota, unavailable, total })
         }
     }
 
@@ -112,11 +112,11 @@ impl Live {
         pod: &Pod,
         key: &str,
         most: u64,
-    ) -> Result<Reason, Reason> {
+    ) -> Result<Allows, Denies> {
         let of = |node: &Symbol| domain(gate, Some(*node), key);
         let own = domain(gate, pod.node, key);
         if own.is_empty() && *self.is_unknown_label.get_or_insert_with(|| gate.is_unknown_node_label(key)) {
-            return Err(Reason::NoNodeHasLabel { key: key.to_owned() });
+            return Err(Denies::NoNodeHasLabel { key: key.to_owned() });
         }
         // Not those that go in this very round: they may go because this one's domain counts as down already.
         let others_down = |itself: &Symbol| {
@@ -136,23 +136,23 @@ impl Live {
         };
         let key = key.to_owned();
         if domains.contains(&own) || (domains.len() as u64) < most {
-            Ok(Reason::WithinDomains { key })
+            Ok(Allows::WithinDomains { key })
         } else {
             let unavailable = domains.len() as u64;
             let domains = domains.iter().take(NAMED).cloned().collect();
-            Err(Reason::MaxUnavailableDomains { key, most, unavailable, domains })
+            Err(Denies::MaxUnavailableDomains { key, most, unavailable, domains })
         }
     }
 
-    pub(super) fn per_node(&self, group: &Group, pod: &Pod, node: &str, fewest: u64) -> Result<Reason, Reason> {
+    pub(super) fn per_node(&self, group: &Group, pod: &Pod, node: &str, fewest: u64) -> Result<Allows, Denies> {
         let taken = pod.node.and_then(|node| self.taken_on.get(&node)).copied().unwrap_or_default();
         let listed = pod.node.and_then(|node| group.nodes.get(&node)).map_or(1, |count| count.available);
         let available = (listed + u64::from(pod.is_down_unreserved())).saturating_sub(taken);
         let node = node.to_owned();
         if available > fewest {
-            Ok(Reason::EnoughOnNode { node, fewest, available })
+            Ok(Allows::EnoughOnNode { node, fewest, available })
         } else {
-            Err(Reason::PerNodeMinAvailable { node, fewest, available })
+            Err(Denies::PerNodeMinAvailable { node, fewest, available })
         }
     }
 

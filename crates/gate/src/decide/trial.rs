@@ -13,17 +13,17 @@ use super::live::{Live, domain};
 use crate::index::{Gate, Group, Symbol};
 use crate::order::Known;
 use crate::policy::{Bound, Limits};
-use crate::{Absence, Reason};
+use crate::{Absence, Allows, Denies};
 
 /// `None`: the pod is available, so it is no question of a trial.
-type Trial = Option<Result<Reason, Reason>>;
+type Trial = Option<Result<Allows, Denies>>;
 
-fn answer(most: u64, in_trial: u64) -> Result<Reason, Reason> {
+fn answer(most: u64, in_trial: u64) -> Result<Allows, Denies> {
     let most = most.max(1);
     if in_trial < most {
-        Ok(Reason::FewUnverified { most, unverified: in_trial })
+        Ok(Allows::FewUnverified { most, unverified: in_trial })
     } else {
-        Err(Reason::MaxUnverified { most, unverified: in_trial })
+        Err(Denies::MaxUnverified { most, unverified: in_trial })
     }
 }
 
@@ -37,7 +37,7 @@ fn under_way_only(each: &Known<'_>) -> bool {
 
 impl Live {
     /// As an available pod, or, if it is none, as one more in trial.
-    pub(super) fn availability_of(&self, each: &Known<'_>, limits: Limits, own: u64) -> Result<Reason, Reason> {
+    pub(super) fn availability_of(&self, each: &Known<'_>, limits: Limits, own: u64) -> Result<Allows, Denies> {
         let answered = self.availability(limits, each.pod.is_down_unreserved(), own);
         if each.pod.is_available() {
             return answered;
@@ -70,9 +70,9 @@ impl Live {
         in_group: (&Gate, &Group),
         each: &Known<'_>,
         (key, most): (&str, u64),
-        why: Reason,
-    ) -> Result<Reason, Reason> {
-        if each.pod.is_available() || matches!(why, Reason::NoNodeHasLabel { .. }) {
+        why: Denies,
+    ) -> Result<Allows, Denies> {
+        if each.pod.is_available() || matches!(why, Denies::NoNodeHasLabel { .. }) {
             return Err(why);
         }
         let gate = in_group.0;

@@ -7,7 +7,7 @@ use super::rule_set::misconfigured;
 use super::window::Windows;
 use super::{Bound, Check, Limits, Rounding, Rule};
 use crate::verdict::DISRUPTION_BUDGET;
-use crate::{Budget, DisruptionBudget, Reason};
+use crate::{Allows, Budget, Denies, DisruptionBudget};
 
 /// One rule for each field that is set.
 pub(super) fn rules(budget: &Budget) -> Vec<Rule> {
@@ -28,7 +28,7 @@ pub(super) fn rules(budget: &Budget) -> Vec<Rule> {
         add("scope", misconfigured(text));
     }
     if spec.paused {
-        add("paused", Check::Deny(Reason::Paused));
+        add("paused", Check::Deny(Denies::Paused));
     }
     if !spec.windows.is_empty() || !spec.blackouts.is_empty() {
         add("windows", Windows::parse(&spec.windows, &spec.blackouts).map_or_else(misconfigured, Check::Windows));
@@ -76,7 +76,7 @@ pub(super) fn disruption(budget: &DisruptionBudget) -> Rule {
     let side =
         |name, value: &Option<_>| value.as_ref().map(|value| Bound::parse(name, value, Rounding::Up)).transpose();
     let check = match (side("minAvailable", &budget.min_available), side("maxUnavailable", &budget.max_unavailable)) {
-        (Ok(None), Ok(None)) => Check::Pass(Reason::Empty),
+        (Ok(None), Ok(None)) => Check::Pass(Allows::Empty),
         (Ok(min_available), Ok(max_unavailable)) => {
             Check::Availability(Limits { max_unavailable, min_available, counts_extra_pods: true })
         }

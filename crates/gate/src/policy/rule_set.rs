@@ -7,7 +7,7 @@ use hitless_api::pod_transition_rule::{TransitionRule, TransitionRuleWebhook};
 use super::{Check, Limits, Rule, Stage};
 use crate::approval::target::Target;
 use crate::selector::{self, Selector};
-use crate::{Reason, RuleSet};
+use crate::{Allows, Denies, RuleSet};
 
 pub(super) fn rules(set: &RuleSet, skipped_kinds: &BTreeSet<String>) -> Vec<Rule> {
     if let Some(fault) = &set.unreadable {
@@ -36,7 +36,7 @@ pub(super) fn rules(set: &RuleSet, skipped_kinds: &BTreeSet<String>) -> Vec<Rule
 /// Upstream's order of precedence: switched off, then the first of availablePolicy, labelCheck and webhook that is set.
 fn check(rule: &TransitionRule, skipped_kinds: &BTreeSet<String>) -> Check {
     if rule.disabled {
-        return Check::Pass(Reason::Disabled);
+        return Check::Pass(Allows::Disabled);
     }
     let filter = rule.filter.as_ref().and_then(|filter| filter.label_selector.as_ref());
     if let Some(fault) = filter.and_then(selector::fault) {
@@ -56,10 +56,10 @@ fn check(rule: &TransitionRule, skipped_kinds: &BTreeSet<String>) -> Check {
     } else if let Some(webhook) = &rule.webhook {
         ("webhook", webhook_check(webhook))
     } else {
-        return Check::Pass(Reason::Empty);
+        return Check::Pass(Allows::Empty);
     };
     if skipped_kinds.contains(kind) {
-        return Check::Pass(Reason::KindSkipped { kind: kind.to_owned() });
+        return Check::Pass(Allows::KindSkipped { kind: kind.to_owned() });
     }
     check
 }
@@ -85,5 +85,5 @@ fn webhook_check(webhook: &TransitionRuleWebhook) -> Check {
 }
 
 pub(super) fn misconfigured(text: String) -> Check {
-    Check::Deny(Reason::Misconfigured { text })
+    Check::Deny(Denies::Misconfigured { text })
 }

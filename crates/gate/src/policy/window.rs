@@ -5,7 +5,7 @@ use jiff::civil::{Date, Time, Weekday};
 use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp};
 
-use crate::Reason;
+use crate::{Allows, Denies};
 
 /// Windows and blackouts, understood.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,16 +34,16 @@ impl Windows {
     }
 
     /// Whether operations may begin now, and if not, from when on.
-    pub(crate) fn ask(&self, now: Timestamp) -> Result<Reason, Reason> {
+    pub(crate) fn ask(&self, now: Timestamp) -> Result<Allows, Denies> {
         let out = self.blackouts.iter().filter(|blackout| blackout.start.0 <= now && now < blackout.end.0);
         if let Some(blackout) = out.max_by_key(|blackout| blackout.end.0) {
             let reason = blackout.reason.clone().unwrap_or_default();
-            return Err(Reason::Blackout { until: blackout.end.0, reason });
+            return Err(Denies::Blackout { until: blackout.end.0, reason });
         }
         if self.windows.is_empty() || self.windows.iter().any(|window| window.is_open(now)) {
-            return Ok(Reason::InWindow);
+            return Ok(Allows::InWindow);
         }
-        Err(Reason::OutsideWindow { opens: self.windows.iter().filter_map(|window| window.opens(now)).min() })
+        Err(Denies::OutsideWindow { opens: self.windows.iter().filter_map(|window| window.opens(now)).min() })
     }
 }
 
@@ -118,8 +118,8 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn opens(text: &str) -> Result<Reason, Reason> {
-        Err(Reason::OutsideWindow { opens: Some(at(text)) })
+    fn opens(text: &str) -> Result<Allows, Denies> {
+        Err(Denies::OutsideWindow { opens: Some(at(text)) })
     }
 
     #[test]
@@ -129,8 +129,8 @@ mod tests {
         let night = windows(night, serde_json::json!([])).unwrap();
         // 2026-11-20 is a Friday; Berlin is one hour ahead of UTC.
         assert_eq!(night.ask(at("2026-11-20T20:59:59Z")), opens("2026-11-20T21:00:00Z"));
-        assert_eq!(night.ask(at("2026-11-20T21:00:00Z")), Ok(Reason::InWindow));
-        assert_eq!(night.ask(at("2026-11-21T02:59:59Z")), Ok(Reason::InWindow));
+        assert_eq!(night.ask(at("2026-11-20T21:00:00Z")), Ok(Allows::InWindow));
+        assert_eq!(night.ask(at("2026-11-21T02:59:59Z")), Ok(Allows::InWindow));
         assert_eq!(night.ask(at("2026-11-21T03:00:00Z")), opens("2026-11-27T21:00:00Z"));
     }
 
@@ -141,8 +141,8 @@ mod tests {
         // 2026-03-29: 02:00 becomes 03:00, so 02:30 is not there and the window is 03:30 to 03:30: it does not open.
         assert_eq!(early.ask(at("2026-03-29T01:30:00Z")), opens("2026-03-30T00:30:00Z"));
         // 2026-10-25: 03:00 becomes 02:00; the first 02:30 counts, so it is open for two hours.
-        assert_eq!(early.ask(at("2026-10-25T00:30:00Z")), Ok(Reason::InWindow));
-        assert_eq!(early.ask(at("2026-10-25T02:29:00Z")), Ok(Reason::InWindow));
+        assert_eq!(early.ask(at("2026-10-25T00:30:00Z")), Ok(Allows::InWindow));
+        assert_eq!(early.ask(at("2026-10-25T02:29:00Z")), Ok(Allows::InWindow));
         assert_eq!(early.ask(at("2026-10-25T02:30:00Z")), opens("2026-10-26T01:30:00Z"));
     }
 
@@ -150,8 +150,8 @@ mod tests {
     fn equal_times_are_a_whole_day_and_several_windows_add_up() {
         let both = serde_json::json!([{"days": ["Sun"], "start": "00:00", "end": "00:00"}, {"start": "12:00", "end": "13:00"}]);
         let both = windows(both, serde_json::json!([])).unwrap();
-        assert_eq!(both.ask(at("2026-11-22T05:00:00Z")), Ok(Reason::InWindow));
-        assert_eq!(both.ask(at("2026-11-23T12:30:00Z")), Ok(Reason::InWindow));
+        assert_eq!(both.ask(at("2026-11-22T05:00:00Z")), Ok(Allows::InWindow));
+        assert_eq!(both.ask(at("2026-11-23T12:30:00Z")), Ok(Allows::InWindow));
         assert_eq!(both.ask(at("2026-11-23T13:00:00Z")), opens("2026-11-24T12:00:00Z"));
     }
 
@@ -159,10 +159,10 @@ mod tests {
     fn a_blackout_wins_over_a_window() {
         let frozen = serde_json::json!([{"start": "2026-12-24T00:00:00.000000Z", "end": "2026-12-27T00:00:00.000000Z", "reason": "holidays"}]);
         let frozen = windows(serde_json::json!([]), frozen).unwrap();
-        assert_eq!(frozen.ask(at("2026-12-23T23:59:59Z")), Ok(Reason::InWindow));
+        assert_eq!(frozen.ask(at("2026-12-23T23:59:59Z")), Ok(Allows::InWindow));
         let until = at("2026-12-27T00:00:00Z");
-        assert_eq!(frozen.ask(at("2026-12-25T00:00:00Z")), Err(Reason::Blackout { until, reason: "holidays".into() }));
-        assert_eq!(frozen.ask(until), Ok(Reason::InWindow));
+        assert_eq!(frozen.ask(at("2026-12-25T00:00:00Z")), Err(Denies::Blackout { until, reason: "holidays".into() }));
+        assert_eq!(frozen.ask(until), Ok(Allows::InWindow));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What differs from upstream on purpose, or is not there: bases, several rule sets at once, the implicit budget, faults.
 
-use hitless_gate::{Candidate, Decision, ImplicitBudget, Reason};
+use hitless_gate::{Allows, Candidate, Denies, ImplicitBudget};
 use serde_json::{Value, json};
 
 use crate::scene::{Namespace, owner, pod};
@@ -10,7 +10,7 @@ fn a_reserved_pod_is_not_asked_again() {
     let namespace = Namespace::of(2).max(0).reserved(&["p0"]);
     let verdict = namespace.all().into_iter().find(|verdict| verdict.pod == "p0").unwrap();
     assert!(verdict.allowed);
-    assert_eq!(verdict.rules[0].because, Reason::AlreadyReserved);
+    assert_eq!(verdict.rules[0].because, Allows::AlreadyReserved);
 }
 
 #[test]
@@ -22,8 +22,8 @@ fn two_rules_on_the_same_pod_must_both_have_room_and_neither_waits_for_the_other
     let allowed: Vec<_> = verdicts.iter().map(|verdict| verdict.allowed).collect();
     // p1 has room in `max` and none in `zone-a`: it takes neither, so p2 gets what it leaves.
     assert_eq!(allowed, [true, false, true, false]);
-    let p1: Vec<_> = verdicts[1].rules.iter().map(|rule| (&*rule.rule, rule.verdict)).collect();
-    assert_eq!(p1, [("max/r", Decision::Allowed), ("zone-a/one", Decision::Denied)]);
+    let p1: Vec<_> = verdicts[1].rules.iter().map(|rule| (&*rule.rule, rule.is_allowed())).collect();
+    assert_eq!(p1, [("max/r", true), ("zone-a/one", false)]);
     assert_eq!(verdicts[0].agreed(), ["max/r", "zone-a/one"]);
 }
 
@@ -51,7 +51,7 @@ fn a_deleted_pod_is_missing_and_its_reservation_counts_no_more() {
     assert_eq!(namespace.allowed(), ["p0"], "one missing, not also one reserved");
     let gone = namespace.decide(&[Candidate::new("uid-p3")]);
     assert!(!gone[0].allowed);
-    assert_eq!(gone[0].rules[0].because, Reason::NoSuchPod);
+    assert_eq!(gone[0].rules[0].because, Denies::NoSuchPod);
 }
 
 #[test]

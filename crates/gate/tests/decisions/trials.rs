@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use hitless_gate::{Absence, Candidate, Consumption, Gate, ImplicitBudget, Reason, Reserved, Verdict};
+use hitless_gate::{Absence, Candidate, Consumption, Denies, Gate, ImplicitBudget, Reserved, Verdict};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -154,7 +154,7 @@ fn it_is_said_who_is_being_tried_and_what_helps() {
     let blip = Rollout::of(implicit(4).down(&ALL), &["p0"]);
     let verdict = blip.verdicts(Absence::NewVersion, &["p1"]).remove(0);
     let rule = verdict.denied().next().unwrap();
-    assert_eq!(rule.because, Reason::MaxUnverified { most: 1, unverified: 1 });
+    assert_eq!(rule.because, Denies::MaxUnverified { most: 1, unverified: 1 });
     assert_eq!(
         rule.holders.iter().map(|holder| (holder.pod.as_str(), holder.why)).collect::<Vec<_>>(),
         [("p0", Consumption::Unavailable)]

@@ -1,6 +1,6 @@
 //! Compares what the gate let go, and what it refused, with the counts.
 
-use hitless_gate::{PodFacts, Reason, Verdict};
+use hitless_gate::{Denies, PodFacts, Verdict};
 use serde_json::Value;
 
 use crate::cluster::Cluster;
@@ -56,12 +56,12 @@ pub(crate) fn check_denials(cluster: &Cluster, verdicts: &[Verdict]) {
                 continue;
             };
             let (base, unavailable, available) = cluster.counts(&cluster.members(set));
-            match rule.because {
-                Reason::MaxUnavailable { quota, total, .. } => {
-                    assert!(unavailable >= quota && total == base, "{rule}");
+            match rule.denies() {
+                Some(Denies::MaxUnavailable { quota, total, .. }) => {
+                    assert!(unavailable >= *quota && *total == base, "{rule}");
                 }
-                Reason::MinAvailable { quota, total, .. } => {
-                    assert!(available <= quota && total == base, "{rule}");
+                Some(Denies::MinAvailable { quota, total, .. }) => {
+                    assert!(available <= *quota && *total == base, "{rule}");
                 }
                 _ => {}
             }

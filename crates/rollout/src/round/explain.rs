@@ -7,12 +7,12 @@ use crate::mode::{Forecast, Gaps, Mode};
 use hitless_api::grant::ImageChange;
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, GrantOp, ObjectRef, Phase, PodRef};
-use hitless_gate::{Candidate, Decision, Reason, Verdict};
+use hitless_gate::{Allows, Candidate, Lasting, Reason, Verdict};
 use hitless_workloads::{Object, OptIn, Pause, PodIntent, Stage, Write, kind, restart};
 use jiff::Timestamp;
 
 use super::inoperable::Inoperable;
-use super::lasting::{Lasting, Roots};
+use super::lasting::Roots;
 use super::reload::{Reload, Reloads};
 use super::wait_reason::WaitReason;
 use super::wishes::{Wish, Wishes};
@@ -204,7 +204,7 @@ impl<'a> Pass<'a, '_> {
         let reports = snapshot.node_transitions.values().find_map(|node| node.transition(grant))?;
         let candidate = (reports.phase == Phase::Checking).then(|| Candidate::of(pod, grant.id.clone()))?;
         let mut verdict = self.basis.gate.post_check(&candidate, &snapshot.approvals, self.draft.now);
-        verdict.rules.retain(|rule| !matches!(rule.because, Reason::OtherStage { .. }));
+        verdict.rules.retain(|rule| !matches!(rule.because, Reason::Allows(Allows::OtherStage { .. })));
         Some(verdict)
     }
 }
@@ -239,7 +239,7 @@ impl Details {
     /// Whether a rule says no.
     #[must_use]
     pub fn is_denied(&self) -> bool {
-        self.rules.iter().flat_map(|rules| &rules.rules).any(|rule| rule.verdict == Decision::Denied)
+        self.rules.iter().flat_map(|rules| &rules.rules).any(|rule| !rule.is_allowed())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use hitless_gate::{Consumption, Decision, Reason, RuleVerdict};
+use hitless_gate::{Lasting, RuleVerdict};
 use hitless_workloads::Obstacle;
 
 use super::PodVerdict;
@@ -12,18 +12,6 @@ use crate::snapshot::Unread;
 
 /// So many pods may wait for each other's turn one after the other.
 const MOST_TURNS: usize = 8;
-
-/// What it takes until something is in the way no more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Lasting {
-    /// Time, or the end of what is under way.
-    ByItself,
-    /// Somebody or something beside what is under way, which may well act without being told: an approver, a pod that is down for
-    /// another reason, a node, a registry.
-    BySomebody,
-    /// A change of what was written: of the rule, of the workload or of its pod. Nobody waits for anything until then.
-    ByChange,
-}
 
 /// What it takes that an image gets fetched: a change of the policies of others, of the template, or of the image where these refuse it or
 /// nobody has it.
@@ -144,103 +132,16 @@ pub fn rule_stays(rule: &RuleVerdict) -> bool {
     rule_lasting(rule, false) != Lasting::ByItself
 }
 
-/// What it takes until the rule is in the way no more.
+/// What it takes until the rule is in the way no more. `beside_companion`: as in [`PodVerdict`].
 fn rule_lasting(rule: &RuleVerdict, beside_companion: bool) -> Lasting {
-    if rule.verdict == Decision::Allowed {
-        return Lasting::ByItself;
-    }
-    // Who is being operated comes back by himself, and who is being deleted is made anew. Who is unavailable for another reason may not.
-    let comes_back = |why: Consumption| match why {
-        Consumption::Reserved | Consumption::RecentlyReady | Consumption::GoesNow | Consumption::Leaving => true,
-        Consumption::Unavailable => false,
-    };
-    match &rule.because {
-        _ if beside_companion && wants_all(rule) => Lasting::ByItself,
-        Reason::MinAvailable { quota, total, .. } if quota >= total => Lasting::ByChange,
-        Reason::MaxUnavailable { quota: 0, .. }
-        | Reason::MaxUnavailableNodes { quota: 0, .. }
-        | Reason::MaxUnavailableDomains { most: 0, .. }
-        | Reason::MaxConcurrent { most: 0, .. }
-        | Reason::Paused
-        | Reason::OutsideWindow { opens: None }
-        | Reason::NoNodeHasLabel { .. }
-        | Reason::Misconfigured { .. } => Lasting::ByChange,
-        Reason::LabelsDiffer { .. }
-        | Reason::TooManyFailures { .. }
-        | Reason::ApprovalRefused { .. }
-        | Reason::ApproverUnreachable { .. } => Lasting::BySomebody,
-        // Pods that are not there yet are being made.
-        Reason::MaxUnavailable { missing, .. } if *missing > 0 => Lasting::ByItself,
-        Reason::MaxUnavailable { .. }
-        | Reason::MinAvailable { .. }
-        | Reason::MaxUnverified { .. }
-        | Reason::MaxUnavailableNodes { .. }
-        | Reason::MaxUnavailableDomains { .. }
-        | Reason::PerNodeMinAvailable { .. } => {
-            if rule.holders.iter().any(|holder| comes_back(holder.why)) {
-                Lasting::ByItself
-            } else {
-                Lasting::BySomebody
-            }
-        }
-        Reason::OutsideWindow { opens: Some(_) }
-        | Reason::Blackout { .. }
-        | Reason::WaveRunning { .. }
-        | Reason::Soaking { .. }
-        | Reason::MaxConcurrent { .. }
-        | Reason::AwaitingApproval { .. }
-        | Reason::AlreadyReserved
-        | Reason::AlreadyUnavailable
-        | Reason::FewUnverified { .. }
-        | Reason::WithinBudget { .. }
-        | Reason::LabelsMatch
-        | Reason::Disabled
-        | Reason::OtherStage { .. }
-        | Reason::FilteredOut
-        | Reason::ConditionsUnmet { .. }
-        | Reason::Skipped
-        | Reason::KindSkipped { .. }
-        | Reason::Empty
-        | Reason::InWindow
-        | Reason::Soaked
-        | Reason::FewFailures
-        | Reason::WithinNodes { .. }
-        | Reason::WithinDomains { .. }
-        | Reason::EnoughOnNode { .. }
-        | Reason::FewRunning { .. }
-        | Reason::Approved
-        | Reason::ApproverIgnored { .. }
-        | Reason::NoSuchPod => Lasting::ByItself,
-    }
+    if beside_companion && wants_all(rule) { Lasting::ByItself } else { rule.lasting() }
 }
 
 #[cfg(test)]
 mod tests {
+    use hitless_gate::Denies;
+
     use super::*;
-    use hitless_gate::BudgetConsumer;
-    use jiff::Timestamp;
-
-    fn denied(because: Reason, holders: &[Consumption]) -> RuleVerdict {
-        let holder = |why: &Consumption| BudgetConsumer { pod: "p".to_owned(), why: *why, since: None };
-        let holders = holders.iter().map(holder).collect();
-        RuleVerdict { rule: "r".into(), verdict: Decision::Denied, because, since: None, holders }
-    }
-
-    fn budget(quota: u64) -> Reason {
-        Reason::MaxUnavailable { quota, unavailable: 1, missing: 0, total: 3 }
-    }
-
-    #[test]
-    fn a_budget_that_operations_hold_passes_and_one_that_is_never_open_stays() {
-        assert!(!rule_stays(&denied(budget(1), &[Consumption::Reserved])), "the operation ends");
-        assert!(!rule_stays(&denied(budget(1), &[Consumption::Unavailable, Consumption::RecentlyReady])));
-        assert!(rule_stays(&denied(budget(1), &[Consumption::Unavailable])), "a pod is down, and nobody operates it");
-        assert!(!rule_stays(&denied(budget(1), &[Consumption::Leaving])), "it ends by itself, and is made anew");
-        assert!(rule_stays(&denied(budget(0), &[Consumption::Reserved])), "nobody ever goes");
-        let nodes = Reason::MaxUnavailableNodes { quota: 0, unavailable: 1, total: 3 };
-        assert!(rule_stays(&denied(nodes, &[Consumption::Reserved])), "10% of 3 nodes are none");
-        assert!(rule_stays(&denied(Reason::MinAvailable { quota: 3, available: 3, total: 3 }, &[])));
-    }
 
     /// An obstacle that stays as long as the pod is as it is takes a change of what is written.
     #[test]
@@ -275,27 +176,23 @@ mod tests {
     }
 
     #[test]
-    fn what_time_changes_passes() {
-        let at = Timestamp::UNIX_EPOCH;
-        assert!(!rule_stays(&denied(Reason::OutsideWindow { opens: Some(at) }, &[])));
-        assert!(!rule_stays(&denied(Reason::Soaking { until: at }, &[])));
-        assert!(rule_stays(&denied(Reason::OutsideWindow { opens: None }, &[])));
-        assert!(rule_stays(&denied(Reason::Paused, &[])));
+    fn a_companion_pod_makes_room_where_all_have_to_stay() {
+        let denied = |because: Denies| RuleVerdict {
+            rule: "r".into(),
+            because: because.into(),
+            since: None,
+            holders: std::sync::Arc::default(),
+        };
+        let min = |quota| denied(Denies::MinAvailable { quota, available: 3, total: 3 });
+        assert_eq!(rule_lasting(&min(3), false), Lasting::ByChange);
+        assert_eq!(rule_lasting(&min(3), true), Lasting::ByItself);
+        assert_eq!(rule_lasting(&min(4), true), Lasting::ByChange, "one more is not enough");
+        let budget = denied(Denies::MaxUnavailable { quota: 0, unavailable: 1, missing: 0, total: 3 });
+        assert_eq!(rule_lasting(&budget, true), Lasting::ByChange, "it is no PodDisruptionBudget");
     }
 
     #[test]
     fn what_nobody_but_its_author_can_change_is_told_from_what_others_may() {
-        let of = |because| rule_lasting(&denied(because, &[]), false);
-        assert_eq!(of(budget(0)), Lasting::ByChange);
-        let min = |quota| Reason::MinAvailable { quota, available: 3, total: 3 };
-        assert_eq!(of(min(3)), Lasting::ByChange, "nobody stands in");
-        assert_eq!(rule_lasting(&denied(min(3), &[]), true), Lasting::ByItself, "a companion pod makes room");
-        assert_eq!(rule_lasting(&denied(min(4), &[]), true), Lasting::ByChange, "one more is not enough");
-        assert_eq!(rule_lasting(&denied(budget(0), &[]), true), Lasting::ByChange, "it is no PodDisruptionBudget");
-        assert_eq!(of(Reason::Misconfigured { text: String::new() }), Lasting::ByChange);
-        assert_eq!(of(budget(1)), Lasting::BySomebody, "the pod that is down may come back");
-        assert_eq!(of(Reason::ApprovalRefused { message: String::new() }), Lasting::BySomebody, "for now");
-        assert_eq!(of(Reason::AwaitingApproval { message: String::new() }), Lasting::ByItself);
         assert_eq!(WaitReason::HostNetwork.lasting(), Lasting::ByChange);
         assert_eq!(WaitReason::AgentNotReady { node: "n".into(), why: String::new() }.lasting(), Lasting::BySomebody);
     }

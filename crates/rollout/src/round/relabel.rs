@@ -2,7 +2,7 @@
 //! of its workload. Where it is not, they do, and so the pods of a workload go a few at a time.
 
 use hitless_api::GrantOp;
-use hitless_gate::{Reason, Verdict};
+use hitless_gate::{Denies, Verdict};
 
 use super::candidates::{Basis, Operable};
 use super::draft::Draft;
@@ -11,7 +11,7 @@ impl<'a> Basis<'a, '_> {
     /// The answer to a pod that is about to go.
     pub(super) fn unless_labels_only(&self, operable: &Operable<'a>, answer: Verdict, draft: &Draft<'a>) -> Verdict {
         let is_relabel = operable.intent.operation.op == GrantOp::Relabel;
-        if answer.allowed || !is_relabel || !answer.denied().all(|rule| counts_who_is_away(&rule.because)) {
+        if answer.allowed || !is_relabel || !answer.denied().all(|rule| rule.denies().is_some_and(counts_who_is_away)) {
             return answer;
         }
         let Some(workload) = self.wishes.workload_of(operable.pod) else { return answer };
@@ -24,14 +24,14 @@ impl<'a> Basis<'a, '_> {
     }
 }
 
-fn counts_who_is_away(because: &Reason) -> bool {
+fn counts_who_is_away(because: &Denies) -> bool {
     matches!(
         because,
-        Reason::MaxUnavailable { .. }
-            | Reason::MinAvailable { .. }
-            | Reason::MaxUnverified { .. }
-            | Reason::MaxUnavailableNodes { .. }
-            | Reason::MaxUnavailableDomains { .. }
-            | Reason::PerNodeMinAvailable { .. }
+        Denies::MaxUnavailable { .. }
+            | Denies::MinAvailable { .. }
+            | Denies::MaxUnverified { .. }
+            | Denies::MaxUnavailableNodes { .. }
+            | Denies::MaxUnavailableDomains { .. }
+            | Denies::PerNodeMinAvailable { .. }
     )
 }

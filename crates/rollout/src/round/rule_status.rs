@@ -141,8 +141,7 @@ fn detail(rule: &RuleView, verdict: &PodVerdict) -> Option<PodTransitionDetail> 
     if answers.is_empty() {
         return None;
     }
-    let (allowed, rejected): (Vec<_>, Vec<_>) =
-        answers.into_iter().partition(|answer| answer.verdict == hitless_gate::Decision::Allowed);
+    let (allowed, rejected): (Vec<_>, Vec<_>) = answers.into_iter().partition(|answer| answer.is_allowed());
     // A rule that was not asked (another stage, a filter, switched off) has passed nobody.
     let passed = allowed.into_iter().filter(|answer| answer.agreed());
     Some(PodTransitionDetail {
@@ -289,7 +288,7 @@ mod tests {
 
     #[test]
     fn a_rule_that_was_not_asked_has_passed_nobody() {
-        use hitless_gate::{Candidate, Decision, Gate, PodFacts, RuleSet, Settings};
+        use hitless_gate::{Candidate, Gate, PodFacts, RuleSet, Settings};
         let rules = json!([
             {"name": "asked", "labelCheck": {"requires": {"matchLabels": {"app": "web"}}}},
             {"name": "off", "disabled": true},
@@ -316,7 +315,7 @@ mod tests {
         gate.upsert_pod(&pod);
         let approvals = hitless_gate::Approvals::default();
         let verdict = gate.decide(&[Candidate::new("u")], &approvals, Timestamp::UNIX_EPOCH).remove(0);
-        assert_eq!(verdict.rules.iter().filter(|answer| answer.verdict == Decision::Allowed).count(), 3);
+        assert_eq!(verdict.rules.iter().filter(|answer| answer.is_allowed()).count(), 3);
         let verdict = PodVerdict {
             pod: id,
             owner: None,

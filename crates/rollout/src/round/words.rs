@@ -1,7 +1,7 @@
 //! Rules' answers for people. Upstream's own texts, which its clients look for, stay in the status of the rule.
 
 use hitless_gate::verdict::{IMPLICIT, WORKLOAD};
-use hitless_gate::{Reason, RuleVerdict};
+use hitless_gate::{Denies, RuleVerdict};
 
 use super::companions::wants_all;
 
@@ -20,8 +20,8 @@ pub fn words(rule: &RuleVerdict, beside_companion: bool) -> String {
     } else {
         "so no available pod ever goes"
     };
-    match &rule.because {
-        Reason::MaxUnavailable { quota, unavailable, missing, total } => {
+    match rule.denies() {
+        Some(Denies::MaxUnavailable { quota, unavailable, missing, total }) => {
             let whose = match &*rule.rule {
                 IMPLICIT => " (no rule selects them, so that is the default)",
                 WORKLOAD => " (maxUnavailable of the workload's own strategy)",
@@ -33,27 +33,28 @@ pub fn words(rule: &RuleVerdict, beside_companion: bool) -> String {
                 format!("at most {quota} of {total} pods may be unavailable{whose}, and {unavailable} {are}{missing}");
             if *quota == 0 { format!("{text}; {nobody}") } else { text }
         }
-        Reason::MinAvailable { quota, available, total } => {
+        Some(Denies::MinAvailable { quota, available, total }) => {
             let text = format!("at least {quota} of {total} pods have to be available, and {available} are");
             if quota >= total { format!("{text}; {nobody}") } else { text }
         }
-        other => other.to_string(),
+        None | Some(_) => rule.because.to_string(),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hitless_gate::Decision;
 
     #[test]
     fn a_budget_is_a_sentence() {
-        let denied = |rule: &str, because| {
-            let (rule, verdict) = (rule.into(), Decision::Denied);
-            RuleVerdict { rule, verdict, because, since: None, holders: [].into() }
+        let denied = |rule: &str, because: Denies| RuleVerdict {
+            rule: rule.into(),
+            because: because.into(),
+            since: None,
+            holders: [].into(),
         };
         let said = |rule: &str, because| words(&denied(rule, because), false);
-        let max = |quota, missing| Reason::MaxUnavailable { quota, unavailable: 1, missing, total: 3 };
+        let max = |quota, missing| Denies::MaxUnavailable { quota, unavailable: 1, missing, total: 3 };
         assert_eq!(
             said("implicit", max(1, 0)),
             "at most 1 of 3 pods may be unavailable (no rule selects them, so that is the default), and 1 is"
@@ -62,9 +63,9 @@ mod tests {
             said("r/b", max(0, 1)),
             "at most 0 of 3 pods may be unavailable, and 1 is (1 not created yet); so no available pod ever goes"
         );
-        let min = Reason::MinAvailable { quota: 2, available: 2, total: 3 };
+        let min = Denies::MinAvailable { quota: 2, available: 2, total: 3 };
         assert_eq!(said("r/b", min), "at least 2 of 3 pods have to be available, and 2 are");
-        let all = denied("pdb:web", Reason::MinAvailable { quota: 3, available: 3, total: 3 });
+        let all = denied("pdb:web", Denies::MinAvailable { quota: 3, available: 3, total: 3 });
         assert!(words(&all, false).ends_with("; so no available pod ever goes") && unblock(&all, false).is_some());
         assert!(words(&all, true).ends_with("; so one goes at a time, while a companion pod serves for it"));
         assert_eq!(unblock(&all, true), None, "nothing is to be done");

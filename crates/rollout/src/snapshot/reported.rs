@@ -6,7 +6,7 @@ use hitless_api::pod::PodView;
 use hitless_api::pod_transition_rule::PodTransitionRuleStatus;
 use hitless_api::selector::Limit;
 use hitless_api::traffic_provider::TrafficPoolState;
-use hitless_gate::{Answer, Approval, Approvals, Question, Reason};
+use hitless_gate::{Answer, Approval, Approvals, Denies, Question};
 use jiff::Timestamp;
 
 use super::Snapshot;
@@ -96,9 +96,9 @@ fn answer(status: &PodTransitionRuleStatus, rule: &str, pod: &PodView, operation
 fn understand(reason: &str) -> Option<(Approval, String)> {
     let none = String::new;
     [
-        (Approval::Refused, Reason::ApprovalRefused { message: none() }),
-        (Approval::Unreachable, Reason::ApproverUnreachable { message: none() }),
-        (Approval::Pending, Reason::AwaitingApproval { message: none() }),
+        (Approval::Refused, Denies::ApprovalRefused { message: none() }),
+        (Approval::Unreachable, Denies::ApproverUnreachable { message: none() }),
+        (Approval::Pending, Denies::AwaitingApproval { message: none() }),
     ]
     .into_iter()
     .find_map(|(approval, because)| {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hitless_gate::Reason;
+use hitless_gate::Allows;
 use hitless_rollout::round::{Round, WaitReason};
 use hitless_rollout::snapshot::Snapshot;
 use hitless_workloads::Object;
@@ -88,7 +88,7 @@ fn pods_that_crash_get_a_verified_version_at_once() {
     let round = decide(&rollout([(V1, Is::Crashing), (V1, Is::Crashing), (V2, Is::Ready)]));
     let free = round.verdicts.iter().filter(|verdict| {
         let rules = verdict.gate.iter().flat_map(|gate| &gate.rules);
-        rules.into_iter().all(|rule| rule.because == Reason::AlreadyUnavailable) && verdict.gate.is_some()
+        rules.into_iter().all(|rule| rule.because == Allows::AlreadyUnavailable) && verdict.gate.is_some()
     });
     assert_eq!(free.count(), 2, "{:?}", round.verdicts);
 }

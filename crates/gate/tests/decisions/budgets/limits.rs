@@ -1,6 +1,6 @@
 //! How many pods, nodes and zones at a time.
 
-use hitless_gate::Reason;
+use hitless_gate::{Allows, Denies, Reason};
 use serde_json::{Value, json};
 
 use crate::scene::Namespace;
@@ -27,7 +27,10 @@ fn what_is_down_or_reserved_counts_and_does_not_stand_in_its_own_way() {
     let namespace = Namespace::of(5).budget(json!({"maxUnavailable": 2})).down(&["p4"]).reserved(&["p3"]);
     assert_eq!(namespace.allowed(), ["p4", "p3"]);
     let because = namespace.one("p4").rules[0].because.clone();
-    assert!(matches!(because, Reason::WithinBudget { unavailable: 1, max_unavailable: Some(2), .. }), "{because}");
+    assert!(
+        matches!(because, Reason::Allows(Allows::WithinBudget { unavailable: 1, max_unavailable: Some(2), .. })),
+        "{because}"
+    );
 }
 
 #[test]
@@ -35,11 +38,11 @@ fn so_many_nodes_at_a_time_and_all_of_a_node_together() {
     let namespace = Namespace::of(6).on(&["a1", "a2", "b1"]).budget(json!({"maxUnavailableNodes": 1}));
     assert_eq!(namespace.allowed(), ["p0", "p3"], "both of the first node");
     let because = namespace.one("p0").rules[0].because.clone();
-    assert_eq!(because, Reason::WithinNodes { quota: 1, unavailable: 0, total: 3 });
+    assert_eq!(because, Allows::WithinNodes { quota: 1, unavailable: 0, total: 3 });
     let down = namespace.down(&["p1"]);
     assert_eq!(down.allowed(), ["p1", "p4"], "the node that has one down already");
     let because = down.one("p0").rules[0].because.clone();
-    assert_eq!(because, Reason::MaxUnavailableNodes { quota: 1, unavailable: 1, total: 3 });
+    assert_eq!(because, Denies::MaxUnavailableNodes { quota: 1, unavailable: 1, total: 3 });
 }
 
 #[test]
@@ -60,7 +63,7 @@ fn one_zone_at_a_time() {
     assert_eq!(reserved.allowed(), ["p1", "p3"], "zone b has begun");
     let because = reserved.one("p0").rules[0].because.clone();
     let key = "topology.kubernetes.io/zone".to_owned();
-    assert_eq!(because, Reason::MaxUnavailableDomains { key, most: 1, unavailable: 1, domains: vec!["b".into()] });
+    assert_eq!(because, Denies::MaxUnavailableDomains { key, most: 1, unavailable: 1, domains: vec!["b".into()] });
     let two = json!({"topology": {"key": "topology.kubernetes.io/zone", "maxUnavailableDomains": 2}});
     assert_eq!(Namespace::of(3).on(&["a1", "b1", "c1"]).budget(two).allowed(), ["p0", "p1"]);
 }
@@ -108,7 +111,7 @@ fn so_many_stay_on_every_node() {
     let last = namespace.down(&["p0", "p2"]);
     assert_eq!(last.allowed(), ["p0", "p2", "p1"]);
     let verdict = last.one("p4");
-    let because = Reason::PerNodeMinAvailable { node: "a1".into(), fewest: 1, available: 1 };
+    let because = Denies::PerNodeMinAvailable { node: "a1".into(), fewest: 1, available: 1 };
     assert_eq!(verdict.rules[0].because, because);
     let holders: Vec<_> = verdict.rules[0].holders.iter().map(|holder| holder.pod.as_str()).collect();
     assert_eq!(holders, ["p0", "p2"], "only those of the node");
@@ -123,7 +126,7 @@ fn so_many_operations_at_a_time_available_or_not() {
     let verdict = reserved.one("p0");
     assert!(verdict.allowed, "one is running, p3 is only down");
     let full = reserved.reserved(&["p2"]).one("p0");
-    assert_eq!(full.rules[0].because, Reason::MaxConcurrent { most: 2, running: 2 });
+    assert_eq!(full.rules[0].because, Denies::MaxConcurrent { most: 2, running: 2 });
     let holders: Vec<_> = full.rules[0].holders.iter().map(|holder| holder.pod.as_str()).collect();
     assert_eq!(holders, ["p1", "p2"], "not p3, which is not operated");
     assert!(Namespace::of(1).budget(json!({"maxConcurrent": 0})).denial().contains("at most 0 may be"));

@@ -2,7 +2,7 @@
 //! named by `faults()` (an Event, and `lint`) and lets nobody pass.
 
 use hitless_api::PodTransitionRule;
-use hitless_gate::Reason;
+use hitless_gate::Denies;
 use kube::CustomResourceExt as _;
 use serde_json::{Value, json};
 
@@ -72,7 +72,7 @@ fn what_upstream_does_not_check_is_a_fault_too() {
         let namespace = Namespace::of(1).rule(rule);
         let verdict = namespace.one("p0");
         assert!(
-            matches!(&verdict.rules[0].because, Reason::Misconfigured { text } if text.contains(fault)),
+            matches!(verdict.rules[0].denies(), Some(Denies::Misconfigured { text }) if text.contains(fault)),
             "{verdict}"
         );
         assert_eq!(namespace.rule_sets[0].faults().len(), 1);

@@ -1,7 +1,7 @@
 //! §1.6 and §1.7: who is asked, in which order, what several rules and several PodTransitionRules do together, stages; §1.9:
 //! labelCheck and what a webhook's answer does (how it is asked: `controller/tests/approvals`).
 
-use hitless_gate::{Approval, Candidate, Decision, Reason};
+use hitless_gate::{Allows, Approval, Candidate, Denies};
 use serde_json::json;
 
 use crate::scene::{Namespace, at};
@@ -105,7 +105,7 @@ fn pre_check_and_post_check_are_separate() {
     let namespace = Namespace::of(1).rules("ptr", rules.clone()).label("p0", "may-go", "true");
     let verdict = namespace.one("p0");
     assert!(verdict.allowed);
-    assert_eq!(verdict.rules[1].because, Reason::OtherStage { stage: "PostCheck".into() });
+    assert_eq!(verdict.rules[1].because, Allows::OtherStage { stage: "PostCheck".into() });
     let gate = namespace.gate();
     assert!(
         gate.has_post_check("uid-p0", || Namespace::candidate("p0"))
@@ -116,7 +116,7 @@ fn pre_check_and_post_check_are_separate() {
     let may = namespace.label("p0", "may-return", "true");
     assert!(may.gate().post_check(&Namespace::candidate("p0"), &may.approvals, at(0)).allowed);
     let gone = may.gate().post_check(&Namespace::candidate("p7"), &may.approvals, at(0));
-    assert_eq!(gone.rules[0].because, Reason::NoSuchPod);
+    assert_eq!(gone.rules[0].because, Denies::NoSuchPod);
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn availability_at_the_return_lets_the_operated_pod_pass_as_upstream() {
     ] {
         let back = namespace.gate().post_check(&Namespace::candidate("p0"), &namespace.approvals, at(0));
         assert!(back.allowed, "{back}");
-        assert_eq!(back.rules[0].because, Reason::AlreadyUnavailable);
+        assert_eq!(back.rules[0].because, Allows::AlreadyUnavailable);
     }
 }
 
@@ -170,7 +170,7 @@ fn a_label_check_passes_pods_whose_labels_match_and_names_the_selector_otherwise
     let namespace = namespace.label("p1", "frozen", "");
     assert_eq!(namespace.allowed(), ["p0"]);
     let because = namespace.one("p1").rules[0].because.clone();
-    assert_eq!(because, Reason::LabelsDiffer { requires: "may-go=true,!frozen".into() });
+    assert_eq!(because, Denies::LabelsDiffer { requires: "may-go=true,!frozen".into() });
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn what_an_approver_says_of_one_operation_holds_for_that_operation_alone() {
         assert!(!namespace.decide(&[next])[0].allowed);
     }
     let verdict = Namespace::of(1).rule(hook()).answer("p0", "ptr/hook", Approval::Refused).one("p0");
-    assert_eq!(verdict.rules[0].verdict, Decision::Denied);
+    assert!(!verdict.rules[0].is_allowed());
     assert_eq!(verdict.rules[0].reason(), "the approver refuses: so it says");
 }
 

@@ -2,7 +2,7 @@
 
 use hitless_api::PodTransitionRule;
 use hitless_gate::facts::skipped_rules;
-use hitless_gate::{Candidate, Reason};
+use hitless_gate::{Allows, Candidate, Denies};
 use kube::{CustomResourceExt as _, Resource as _};
 use serde_json::json;
 
@@ -71,7 +71,7 @@ fn a_rule_without_a_stage_is_for_pre_check_and_one_with_an_unknown_stage_never_r
     assert!(Namespace::of(1).rule(rule("PreCheck")).allowed().is_empty());
     let never = Namespace::of(1).rule(rule("PreTrafficOff"));
     assert!(never.one("p0").allowed);
-    assert_eq!(never.one("p0").rules[0].because, Reason::OtherStage { stage: "PreTrafficOff".into() });
+    assert_eq!(never.one("p0").rules[0].because, Allows::OtherStage { stage: "PreTrafficOff".into() });
     assert!(!never.gate().has_post_check("uid-p0", || Namespace::candidate("p0")));
 }
 
@@ -81,7 +81,7 @@ fn a_disabled_rule_is_ignored_in_every_stage() {
         let rule =
             json!({"name": "r", "stage": stage, "disabled": true, "availablePolicy": {"maxUnavailableValue": 0}});
         let namespace = Namespace::of(1).rule(rule);
-        assert_eq!(namespace.one("p0").rules[0].because, Reason::Disabled);
+        assert_eq!(namespace.one("p0").rules[0].because, Allows::Disabled);
         assert!(!namespace.gate().has_post_check("uid-p0", || Namespace::candidate("p0")));
     }
 }
@@ -91,7 +91,7 @@ fn conditions_are_those_of_the_pod_where_upstream_registers_no_predicate() {
     let rule = json!({"name": "r", "conditions": ["Warm", "Hot"], "availablePolicy": {"maxUnavailableValue": 0}});
     let namespace = Namespace::of(1).rule(rule);
     let because = namespace.one("p0").rules[0].because.clone();
-    assert_eq!(because, Reason::ConditionsUnmet { conditions: vec!["Hot".into(), "Warm".into()] });
+    assert_eq!(because, Allows::ConditionsUnmet { conditions: vec!["Hot".into(), "Warm".into()] });
     let hot = Candidate { conditions: ["Hot".to_owned()].into(), ..Namespace::candidate("p0") };
     assert!(!namespace.decide(&[hot])[0].allowed, "one of them is enough for the rule to apply");
 }
@@ -106,7 +106,7 @@ fn a_filter_narrows_who_is_asked_and_not_the_base() {
     // p0 and p1 are not asked, but they are gone all the same.
     assert_eq!(allowed, [true, true, false, false]);
     assert!(verdicts[2].to_string().contains("[max unavailable]=2/4, [current unavailable]=2/4"));
-    assert_eq!(verdicts[0].rules[0].because, Reason::FilteredOut);
+    assert_eq!(verdicts[0].rules[0].because, Allows::FilteredOut);
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn of_several_definitions_the_first_of_available_policy_label_check_webhook_coun
     assert!(Namespace::of(1).rule(all).one("p0").allowed);
     let two = json!({"name": "r", "labelCheck": labels, "webhook": hook});
     let verdict = Namespace::of(1).rule(two).one("p0");
-    assert_eq!(verdict.rules[0].because, Reason::LabelsDiffer { requires: "may-go=true".into() });
+    assert_eq!(verdict.rules[0].because, Denies::LabelsDiffer { requires: "may-go=true".into() });
     assert!(verdict.asks.is_empty());
 }
 
@@ -126,7 +126,7 @@ fn of_several_definitions_the_first_of_available_policy_label_check_webhook_coun
 fn a_rule_without_a_definition_is_skipped() {
     let verdict = Namespace::of(1).rule(json!({"name": "r"})).one("p0");
     assert!(verdict.allowed);
-    assert_eq!(verdict.rules[0].because, Reason::Empty);
+    assert_eq!(verdict.rules[0].because, Allows::Empty);
     assert!(verdict.agreed().is_empty());
 }
 
@@ -150,7 +150,7 @@ fn the_annotation_excuses_a_pod_from_the_rules_that_it_names() {
     let namespace = Namespace::of(2).rules("ptr", rules);
     let with = |annotation: &str| Candidate { skips: skipped_rules(annotation), ..Namespace::candidate("p0") };
     let verdict = &namespace.decide(&[with(r#"{"skipRules":["a","b"]}"#)])[0];
-    assert!(verdict.allowed && verdict.rules.iter().all(|rule| rule.because == Reason::Skipped));
+    assert!(verdict.allowed && verdict.rules.iter().all(|rule| rule.because == Allows::Skipped));
     assert!(verdict.agreed().is_empty());
     let verdict = &namespace.decide(&[with(r#"{"skipRules":["a"]}"#)])[0];
     assert_eq!(verdict.denied().map(hitless_gate::RuleVerdict::rule_name).collect::<Vec<_>>(), ["b"]);
@@ -185,7 +185,7 @@ fn kinds_that_are_skipped_are_not_evaluated_at_all() {
         namespace.skipped_kinds.insert((*kind).to_owned());
         let verdict = namespace.one("p0");
         let skipped = verdict.rules.iter().find(|each| each.rule_name() == rule).unwrap();
-        assert_eq!(skipped.because, Reason::KindSkipped { kind: (*kind).to_owned() });
+        assert_eq!(skipped.because, Allows::KindSkipped { kind: (*kind).to_owned() });
         assert_eq!(verdict.denied().count(), 2, "the other two still deny");
     }
     let mut none = Namespace::of(1).rules("ptr", rules);

@@ -1,7 +1,7 @@
 //! Where the rules let no pod go because too few would be left, a companion pod that serves makes room.
 
 use hitless_api::pod::PodView;
-use hitless_gate::{Decision, Reason, RuleVerdict, Verdict};
+use hitless_gate::{Denies, RuleVerdict, Verdict};
 
 use super::waiting;
 use crate::mode::Forecast;
@@ -46,25 +46,21 @@ impl Basis<'_, '_> {
 /// Whether the rule lets none of all pods go, and would let one go beside one that stands in for it.
 #[must_use]
 pub fn wants_all(rule: &RuleVerdict) -> bool {
-    match (rule.verdict, &rule.because) {
-        (Decision::Denied, Reason::MinAvailable { quota, total, .. }) => quota == total,
-        (Decision::Denied, Reason::MaxUnavailable { quota: 0, .. }) => rule.is_disruption_budget(),
-        (Decision::Allowed | Decision::Denied, _) => false,
+    match rule.denies() {
+        Some(Denies::MinAvailable { quota, total, .. }) => quota == total,
+        Some(Denies::MaxUnavailable { quota: 0, .. }) => rule.is_disruption_budget(),
+        None | Some(_) => false,
     }
 }
 
 /// Not where pods only have to wait for others that are away.
 fn lets_go_with_one_more(rule: &RuleVerdict) -> bool {
-    match (rule.verdict, &rule.because) {
-        (Decision::Allowed, _) => true,
-        (Decision::Denied, Reason::MinAvailable { quota, available, total }) => {
-            available >= quota && available >= total
-        }
+    match rule.denies() {
+        None => true,
+        Some(Denies::MinAvailable { quota, available, total }) => available >= quota && available >= total,
         // Only for a PodDisruptionBudget a pod more than its owner desires makes up for one that goes.
-        (Decision::Denied, Reason::MaxUnavailable { unavailable, .. }) => {
-            rule.is_disruption_budget() && *unavailable == 0
-        }
-        (Decision::Denied, _) => false,
+        Some(Denies::MaxUnavailable { unavailable, .. }) => rule.is_disruption_budget() && *unavailable == 0,
+        Some(_) => false,
     }
 }
 
@@ -72,23 +68,22 @@ fn lets_go_with_one_more(rule: &RuleVerdict) -> bool {
 mod tests {
     use super::*;
 
-    fn says(rule: &str, because: Reason) -> RuleVerdict {
-        let (rule, verdict) = (rule.into(), Decision::Denied);
-        RuleVerdict { rule, verdict, because, since: None, holders: std::sync::Arc::default() }
+    fn says(rule: &str, because: Denies) -> RuleVerdict {
+        RuleVerdict { rule: rule.into(), because: because.into(), since: None, holders: std::sync::Arc::default() }
     }
 
     #[test]
     fn one_pod_more_helps_where_all_are_there_and_none_may_go() {
-        let min = |quota, available| says("rule/min", Reason::MinAvailable { quota, available, total: 3 });
+        let min = |quota, available| says("rule/min", Denies::MinAvailable { quota, available, total: 3 });
         assert!(lets_go_with_one_more(&min(3, 3)));
         assert!(!lets_go_with_one_more(&min(2, 2)), "another one is away, and comes back");
         assert!(!lets_go_with_one_more(&min(5, 3)), "one more is not enough");
         let max = |rule, unavailable| {
-            says(rule, Reason::MaxUnavailable { quota: unavailable, unavailable, missing: 0, total: 3 })
+            says(rule, Denies::MaxUnavailable { quota: unavailable, unavailable, missing: 0, total: 3 })
         };
         assert!(lets_go_with_one_more(&max("pdb:web", 0)));
         assert!(!lets_go_with_one_more(&max("pdb:web", 1)), "another one is away, and comes back");
         assert!(!lets_go_with_one_more(&max("rule/max", 0)), "a rule's maximum counts pods that are away");
-        assert!(!lets_go_with_one_more(&says("rule/window", Reason::OutsideWindow { opens: None })));
+        assert!(!lets_go_with_one_more(&says("rule/window", Denies::OutsideWindow { opens: None })));
     }
 }
