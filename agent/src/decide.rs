@@ -34,6 +34,8 @@ mod verify;
 use hitless_api::{Grant, Outcome, Phase, Transition};
 use jiff::Timestamp;
 
+pub(crate) use hold::patience_seconds;
+
 use crate::decision::{Action, Decision, WaitingFor};
 use crate::deed::{Deed, Progress};
 use crate::memory::Memory;

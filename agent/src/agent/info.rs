@@ -86,13 +86,26 @@ pub(super) fn with_refusals(
     };
     let before = |list: fn(&AgentInfo) -> &Vec<String>| stored.map_or(&[][..], |agent| list(agent));
     let not_held = uids(TransitionResult::HOLD_FAILED, &info.not_held, before(|agent| &agent.not_held));
-    let in_flight = uids(TransitionResult::STILL_IN_FLIGHT, &info.in_flight, before(|agent| &agent.in_flight));
+    let mut in_flight = uids(TransitionResult::STILL_IN_FLIGHT, &info.in_flight, before(|agent| &agent.in_flight));
+    // Those requests were of a process that is gone.
+    in_flight
+        .retain(|uid| !steps.iter().any(|(grant, decision)| grant.pod.uid == *uid && is_replaced(grant, decision)));
     AgentInfo { serving, not_held, in_flight, ..info.clone() }
+}
+
+/// Whether the operation has ended, and another process is in the pod than before it.
+fn is_replaced(grant: &Grant, decision: &Decision) -> bool {
+    let ended = decision.result.as_ref().is_some_and(|(outcome, _)| match outcome {
+        Outcome::Done | Outcome::RolledBack => true,
+        Outcome::Cancelled | Outcome::Failed | Outcome::Refused => false,
+    });
+    ended && !grant.containers.is_empty()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hitless_api::Phase;
     use k8s_openapi::api::core::v1::Pod;
     use serde_json::json;
 
@@ -116,14 +129,17 @@ mod tests {
 
     /// What is remembered on a node with the pods `a` and `b`.
     fn after(own: &AgentInfo, before: &AgentInfo, uid: &str, reason: &str) -> AgentInfo {
+        after_end(own, before, &grant(uid), Decision::refused(reason, "words"))
+    }
+
+    fn after_end(own: &AgentInfo, before: &AgentInfo, grant: &Grant, decision: Decision) -> AgentInfo {
         let pod = |uid: &str| {
             let pod: Pod =
                 serde_json::from_value(json!({"metadata": {"name": uid, "uid": uid}, "spec": {"containers": []}}))
                     .unwrap();
             (uid.to_owned(), Arc::new(NodePod::from(&pod)))
         };
-        let grant = grant(uid);
-        let steps = [(&grant, Decision::refused(reason, "words"))];
+        let steps = [(grant, decision)];
         with_refusals(own, &stored(before), &steps, &BTreeMap::from([pod("a"), pod("b")]))
     }
 
@@ -139,6 +155,24 @@ mod tests {
         let three = after(&own, &after(&own, &own, "a", "StillInFlight"), "b", "Expired");
         assert_eq!((three.in_flight, three.not_held.len()), (vec!["a".to_owned()], 0));
         assert_eq!(after(&own, &own, "a", "Expired"), own);
+    }
+
+    /// It names the requests of a process, and not the pod for ever.
+    #[test]
+    fn that_requests_outlast_a_hold_is_forgotten_once_the_process_is_another_one() {
+        let own = agent("1");
+        let marked = after(&own, &own, "a", "StillInFlight");
+        // This process may remember it, or only what is stored.
+        let is_forgotten = |grant: &Grant, outcome: Outcome| {
+            let ended = |own| after_end(own, &marked, grant, Decision::end(Phase::Returning, outcome, "reason"));
+            [&own, &marked].into_iter().all(|own| ended(own).in_flight.is_empty())
+        };
+        let (a, b) = (grant("a"), grant("b"));
+        assert!(is_forgotten(&a, Outcome::Done) && is_forgotten(&a, Outcome::RolledBack));
+        assert!(!is_forgotten(&a, Outcome::Cancelled) && !is_forgotten(&a, Outcome::Failed), "it may run still");
+        assert!(!is_forgotten(&b, Outcome::Done), "that was another pod");
+        let labels = Grant { containers: BTreeMap::new(), ..grant("a") };
+        assert!(!is_forgotten(&labels, Outcome::Done), "nothing was replaced");
     }
 
     #[test]

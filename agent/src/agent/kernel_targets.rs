@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use hitless_api::pod::PodView;
-use hitless_api::{DrainSpec, Grant, GrantMode, StragglerPolicy};
+use hitless_api::{Grant, GrantMode};
 
+use crate::decide::patience_seconds;
 use crate::decision::{Decision, Direction, Hold, Watch};
 use crate::deed::Deed;
 use crate::drain::{hold, must_listen, observed, sctp_port};
@@ -54,7 +55,7 @@ pub(super) fn hold(
             has_left,
             must_listen,
             sctp,
-            patience: patience(grant),
+            patience: Duration::from_secs(patience_seconds(grant).into()),
             pre_stop: PreStop::of_all(&pod.pre_stop, &names),
             drain,
             grace,
@@ -62,18 +63,6 @@ pub(super) fn hold(
         Some((grant.pod.uid.clone(), target))
     };
     steps.iter().filter_map(target).collect()
-}
-
-/// How long requests in flight are waited for before a Hold, with nobody held: as long as those who stay may in a drain. Where there is
-/// another way than a Hold, that is taken.
-fn patience(grant: &Grant) -> Duration {
-    let DrainSpec { straggler_after_seconds, stragglers, deadline_seconds, .. } = grant.drain;
-    let seconds = match stragglers {
-        _ if grant.unless_in_flight || grant.mode == GrantMode::Leave => 0,
-        StragglerPolicy::Close | StragglerPolicy::Destroy => straggler_after_seconds.min(deadline_seconds),
-        StragglerPolicy::Wait | StragglerPolicy::Abort => deadline_seconds,
-    };
-    Duration::from_secs(seconds.into())
 }
 
 /// containerID of each container that is replaced, where it has one.

@@ -1,6 +1,6 @@
 //! New connections held, requests in flight answered; then the image patch. The pod stays in service.
 
-use hitless_api::{Phase, StragglerPolicy};
+use hitless_api::{DrainSpec, Grant, GrantMode, Phase, StragglerPolicy};
 use jiff::{SignedDuration, Timestamp};
 
 use super::operation::Operation;
@@ -14,6 +14,8 @@ use crate::view::{Observation, Stage};
 const SLOW_MILLISECONDS: u32 = 250;
 /// An answer that is older says nothing about how quick the next one is.
 const ANSWER_LASTS: SignedDuration = SignedDuration::from_secs(1);
+/// While requests in flight are waited for it is asked again and again. One that has not answered for so long is slow.
+const ANSWERED_LATELY: SignedDuration = SignedDuration::from_secs(4);
 /// Before a Hold is tried again that had to end before the image patch: its clients have waited once.
 const BETWEEN_ATTEMPTS_SECONDS: u32 = 5;
 /// After a refusal by admission, whose copy of the ledger may be a little old, clients are held for so long ...
@@ -46,7 +48,9 @@ pub(super) fn decide(operation: &Operation<'_>) -> Decision {
     }
     match stage(operation, Direction::Forward) {
         Some(Stage::Settling(busy)) => {
-            held(operation, Decision::at(Phase::Settling).waiting_for(WaitingFor::InFlight(*busy)))
+            let settling = held(operation, Decision::at(Phase::Settling).waiting_for(WaitingFor::InFlight(*busy)));
+            // That may take a minute, with nobody held.
+            if is_asked(operation) || is_sent(operation) { settling } else { settling.doing(Action::FetchPod) }
         }
         Some(Stage::Settled(left)) => settled(operation, *left),
         other => hooks::before(operation, Decision::at(Phase::Granted)).unwrap_or_else(|| begin(operation, other)),
@@ -126,8 +130,11 @@ fn begin(operation: &Operation<'_>, stage: Option<&Stage>) -> Decision {
     if let Some(at) = next_attempt(operation).filter(|at| *at > operation.now) {
         let waiting = granted.waiting_for(WaitingFor::Attempt(at)).waking_at(at);
         // A patch that was sent and not answered may still be carried out. Clients are held as soon as that is seen.
-        let is_sent = operation.memory.operated.is_some() && !clients_wait(operation);
-        return if is_sent { waiting.holding(Hold::Prepare(Direction::Forward)) } else { waiting };
+        return if is_sent(operation) && !clients_wait(operation) {
+            waiting.holding(Hold::Prepare(Direction::Forward))
+        } else {
+            waiting
+        };
     }
     let granted = granted.holding(Hold::Prepare(Direction::Forward));
     match stage {
@@ -175,6 +182,40 @@ fn held(operation: &Operation<'_>, decision: Decision) -> Decision {
     decision.holding(Hold::Begin(Direction::Forward)).waking_at(after(operation.now, GLANCE))
 }
 
+/// The image patch was sent: it may be carried out at any time, answered or not.
+fn is_sent(operation: &Operation<'_>) -> bool {
+    operation.memory.operated.is_some()
+}
+
+/// How long requests in flight are waited for before a Hold, with nobody held, in seconds: as long as those who stay may in a drain. Where
+/// there is another way than a Hold, that is taken.
+pub(crate) fn patience_seconds(grant: &Grant) -> u32 {
+    let DrainSpec { straggler_after_seconds, stragglers, deadline_seconds, .. } = grant.drain;
+    match stragglers {
+        _ if grant.unless_in_flight || grant.mode == GrantMode::Leave => 0,
+        StragglerPolicy::Close | StragglerPolicy::Destroy => straggler_after_seconds.min(deadline_seconds),
+        StragglerPolicy::Wait | StragglerPolicy::Abort => deadline_seconds,
+    }
+}
+
+/// Requests in flight may have been waited for for long, and what was true when that began is true no more.
+fn has_changed(operation: &Operation<'_>) -> Option<Decision> {
+    if is_sent(operation) {
+        return None;
+    }
+    // The wait is the grant's own, and takes nothing of its time.
+    if operation.now > after_seconds(operation.expiry(), patience_seconds(operation.grant)) {
+        return Some(reason::expired());
+    }
+    let answer = operation.memory.round_trip?;
+    let age = operation.now.duration_since(operation.not_after_now(answer.at)).as_millis();
+    let milliseconds = answer.milliseconds.max(u32::try_from(age).unwrap_or(u32::MAX));
+    let is_slow = answer.milliseconds > SLOW_MILLISECONDS || age > ANSWERED_LATELY.as_millis();
+    let waiting = || Decision::at(Phase::Granted).waiting_for(WaitingFor::Api(milliseconds));
+    // Clients are let in, and everything is opened anew.
+    is_slow.then(|| waiting().waking_at(after(operation.now, ANSWER_LASTS)))
+}
+
 /// Everything that was in flight has been answered, or has had its time.
 fn settled(operation: &Operation<'_>, left: u32) -> Decision {
     if left > 0 && operation.grant.unless_in_flight {
@@ -187,6 +228,9 @@ fn settled(operation: &Operation<'_>, left: u32) -> Decision {
     if next_attempt(operation).is_some_and(|at| at > operation.now) || !operation.deed().is_as_granted(operation.pod) {
         // Let in meanwhile.
         return begin(operation, None);
+    }
+    if let Some(changed) = has_changed(operation) {
+        return changed;
     }
     leave::operate(operation).holding(Hold::Begin(Direction::Forward))
 }

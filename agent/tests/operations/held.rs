@@ -187,6 +187,40 @@ fn requests_that_take_too_long_are_given_up_or_the_operation_is() {
     }
 }
 
+/// Requests of an only pod are waited for with nobody held. What was true when that began is looked at again.
+#[test]
+fn after_a_long_wait_clients_are_held_only_if_the_api_server_is_quick_then() {
+    let mut world = world(Image::Good(0));
+    world.holder.unparked = 25_000;
+    let until = at(60_000);
+    world.run(LIMIT, |world| {
+        let is_slow = world.now > at(10_000) && world.now < until;
+        world.answers_after = if is_slow { 2000 } else { 8 };
+        // It is seen at once once it is quick again, and the requests have been answered meanwhile.
+        world.holder.unparked = if world.now < at(20_000) { 25_000 } else { 0 };
+    });
+    assert_eq!(end(&world), ended(Outcome::Done, "Done"));
+    assert!(world.patches[0].at >= until && world.patches[0].held, "{:?}", world.patches);
+    assert!(world.holder.longest < 1000, "{} ms", world.holder.longest);
+}
+
+#[test]
+fn the_wait_takes_nothing_of_a_grants_time_and_a_grant_that_is_older_is_not_carried_out() {
+    let after_a_wait_of = |seconds: i64| {
+        run(Image::Good(0), |world| {
+            world.holder.unparked = seconds * 1000;
+            let drain = &mut world.transition.spec.grants[0].drain;
+            (drain.stragglers, drain.deadline_seconds) = (StragglerPolicy::Wait, 300);
+        })
+    };
+    assert_eq!(end(&after_a_wait_of(299)), ended(Outcome::Done, "Done"));
+    // The node stood still meanwhile.
+    let world = after_a_wait_of(500);
+    assert_eq!(end(&world), ended(Outcome::Refused, "Expired"));
+    assert!(world.patches.is_empty() && world.in_service() && !world.holder.is_holding());
+    assert!(!result(&world).is_lasting(), "the controller grants anew");
+}
+
 #[test]
 fn a_pod_that_need_not_be_held_is_left_alone_where_requests_outlast_a_hold() {
     let run = |settling| {

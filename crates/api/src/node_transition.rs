@@ -66,7 +66,7 @@ pub struct AgentInfo {
     #[schemars(length(max = 1024))]
     pub not_held: Vec<String>,
     /// uids of pods with requests that took longer than clients can be held (`StillInFlight`): they leave where another one serves, or
-    /// these are waited for. One that is gone is dropped.
+    /// these are waited for. One that is gone is dropped, and one whose process is another one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1024))]
     pub in_flight: Vec<String>,

@@ -42,6 +42,7 @@ mod requests;
 mod reserve;
 mod rule_status;
 mod service_publishing;
+mod stand_in;
 mod start_up;
 mod trials;
 mod unfit;

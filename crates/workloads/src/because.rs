@@ -20,7 +20,7 @@ pub enum Cause {
     InjectionChanged,
     /// Its owner asks for new pods.
     NewPodsWished,
-    /// A native rollout has not ended.
+    /// A native rollout has not ended, or is the way that was chosen.
     NativeRollout,
     /// There is no ReplicaSet whose pods could be operated.
     NoReplicaSet,
@@ -36,7 +36,7 @@ pub enum Cause {
     InvalidDecoration,
     /// A new pod is not accepted.
     PodNotAccepted,
-    /// It could be brought to its pods in place, at a price for their clients that the native way does not have.
+    /// It could be brought to its pods in place, at a price for their clients that the native way does not have; its owner allows no other.
     LossExpected,
     /// A restart in place starts the same image under another name, and an image has none.
     DigestUnknown,
@@ -47,6 +47,33 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// All of them.
+    const ALL: [Self; 18] = [
+        Self::Field,
+        Self::TooLarge,
+        Self::InitContainer,
+        Self::VolumeMountedOnce,
+        Self::InjectionChanged,
+        Self::NewPodsWished,
+        Self::NativeRollout,
+        Self::NoReplicaSet,
+        Self::SystemNamespace,
+        Self::HostNetwork,
+        Self::Halted,
+        Self::InvalidSpec,
+        Self::InvalidDecoration,
+        Self::PodNotAccepted,
+        Self::LossExpected,
+        Self::DigestUnknown,
+        Self::PrefetchRefused,
+        Self::NoAgentPossible,
+    ];
+
+    /// The one of this name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|cause| cause.name() == name)
+    }
+
     /// In CamelCase, for machines.
     #[must_use]
     pub const fn name(self) -> &'static str {

@@ -28,6 +28,8 @@ pub(crate) struct Holder {
     pub(crate) opening: i64,
     /// Milliseconds until requests in flight are answered; those that take longer than half the cap are left.
     pub(crate) settling: i64,
+    /// Milliseconds for which requests are waited for before, with nobody held.
+    pub(crate) unparked: i64,
     /// Milliseconds until a new listener is noticed.
     pub(crate) noticing: i64,
     pub(crate) ports: usize,
@@ -49,10 +51,11 @@ fn later(now: Timestamp, milliseconds: i64) -> Timestamp {
 impl Holder {
     pub(crate) fn new() -> Self {
         let (told, begun) = (Vec::new(), Vec::new());
-        let (opening, settling, noticing) = (8, 20, 0);
+        let (opening, settling, unparked, noticing) = (8, 20, 0, 0);
         Self {
             opening,
             settling,
+            unparked,
             noticing,
             ports: 1,
             fails: false,
@@ -130,9 +133,10 @@ impl Holder {
             assert!(direction == Direction::Back || is_fresh, "under a fresh grant only");
             let most = i64::from(grant.drain.hold_cap_milliseconds) / 2;
             session.stage = Stage::Settling(2);
-            session.since = Some(now);
+            let held = later(now, self.unparked);
+            session.since = Some(held);
             session.numbers.connections = 5;
-            session.until = Some(later(now, self.settling.min(most)));
+            session.until = Some(later(held, self.settling.min(most)));
             self.begun.push((now, direction));
         }
     }
@@ -169,7 +173,7 @@ impl Holder {
     fn release(&mut self, now: Timestamp) {
         let Some(session) = &mut self.session else { return };
         if let Some(since) = session.since.filter(|_| session.stage != Stage::Released) {
-            let held = i64::try_from(now.duration_since(since).as_millis()).unwrap();
+            let held = i64::try_from(now.duration_since(since).as_millis()).unwrap().max(0);
             self.longest = self.longest.max(held);
             session.numbers.longest_milliseconds = u32::try_from(held).unwrap();
             (session.numbers.waited, session.numbers.replayed) = (3, 3);

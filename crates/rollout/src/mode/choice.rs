@@ -40,7 +40,8 @@ pub struct ModeInputs {
     pub lone_service: Option<String>,
     /// It is the companion pod of the workload: it serves until the new process in this pod is Ready.
     pub companion_serves: bool,
-    /// No other pod does, because this Service sends what comes to a node to pods of that node only, and the others are on other nodes.
+    /// This Service sends what comes to a node to pods of that node only, and its other pods are on other nodes. It is the
+    /// [lone](Self::lone_service) one, or all that lead to the pod are like that.
     pub node_local_service: Option<String>,
     /// A Service sends connections to the pod whether it is Ready or not, by its owner's wish. Where another pod serves others,
     /// it is a [lone](Self::lone_service) one.
@@ -86,6 +87,9 @@ impl Mode {
 
     /// First word of the reason of a pod that is held because a Service sends it connections whether it is Ready or not.
     pub const ALWAYS_PUBLISHED: &str = "AlwaysPublished";
+
+    /// First word of the reason of a pod that is held because it can't leave service.
+    pub const NO_READINESS_GATE: &str = "NoReadinessGate";
 
     /// First word of the reason of a pod that leaves because its agent can't hold it.
     pub const CANNOT_HOLD: &str = "AgentCannotHold";
@@ -185,17 +189,30 @@ impl ModeInputs {
         format!("another pod serves{except}")
     }
 
-    /// Clients of its Services have another pod, and would be refused if this one were held.
+    /// Clients of its Services have another pod, and would be refused if this one were held, or may be.
     fn spares_others(&self) -> bool {
-        let outlasts = self.gap_milliseconds.is_some_and(|gap| gap > self.cap_milliseconds);
-        self.behind_service && self.another_serves && outlasts
+        self.behind_service && self.another_serves && !self.is_held_in_time()
+    }
+
+    /// In a Hold nobody is refused, and where another pod serves no process answers that is not ready: so it was seen. What is unknown is
+    /// not guessed to be short.
+    fn is_held_in_time(&self) -> bool {
+        let is_in_time = |time: Option<u32>| time.is_some_and(|time| time <= self.cap_milliseconds);
+        is_in_time(self.gap_milliseconds) && (!self.another_serves || is_in_time(self.ready_milliseconds))
     }
 
     /// In a Hold clients wait, and neither are they refused nor does a process answer them that is not ready, as far as is known.
     /// Whoever has only this pod is helped by that alone.
     fn helps_lone_clients(&self) -> bool {
-        let is_in_time = |time: Option<u32>| time.is_some_and(|time| time <= self.cap_milliseconds);
-        self.lone_service.is_some() && is_in_time(self.gap_milliseconds) && is_in_time(self.ready_milliseconds)
+        let is_ready_in_time = self.ready_milliseconds.is_some_and(|ready| ready <= self.cap_milliseconds);
+        self.lone_service.is_some() && self.is_held_in_time() && is_ready_in_time
+    }
+
+    /// What clients see of a Hold that is longer than they can be held.
+    fn outlasts_cap(&self) -> Option<String> {
+        let cap = self.cap_milliseconds;
+        let gap = self.gap_milliseconds.filter(|gap| *gap > cap)?;
+        Some(format!("; its workload was away for {gap} ms, clients are parked for {cap} ms and refused then"))
     }
 
     /// The next version is ready soon after clients would be let in. Between the two they may get answers of a process that serves
@@ -225,7 +242,8 @@ fn auto(inputs: &ModeInputs) -> Mode {
         return Mode { unless_serving: true, ..hold(reason) };
     }
     if !inputs.gated {
-        return hold("NoReadinessGate: the pod can't leave service".to_owned());
+        let outlasts = inputs.outlasts_cap().unwrap_or_default();
+        return hold(format!("{}: the pod can't leave service{outlasts}", Mode::NO_READINESS_GATE));
     }
     // Who comes by the node's port is refused in either mode if the gap is long: then it is the others who decide.
     if let (Some(port), false) = (inputs.host_port, inputs.spares_others()) {
@@ -235,13 +253,13 @@ fn auto(inputs: &ModeInputs) -> Mode {
         return hold("AlwaysPublished: a Service sends it connections whether it is Ready or not".to_owned());
     }
     if inputs.is_unfetched && inputs.another_serves {
-        return leaves("ImageNotFetched: its node pulls the image while it is down, and another pod serves".to_owned());
+        return leaves(format!("ImageNotFetched: its node pulls the image while it is down, and {}", inputs.another()));
     }
     // Before the next one: a drain that lets connections end by themselves is of no use where they are cut off at its beginning.
-    if let (Some(words), true) = (&inputs.connections_lost, gap.is_none_or(|gap| gap <= cap)) {
+    if let (Some(words), true) = (&inputs.connections_lost, inputs.is_held_in_time()) {
         return hold(format!("ConnectionsLost: {words}"));
     }
-    if let (Some(port), true) = (inputs.long_lived_port, inputs.another_serves) {
+    if let (Some(port), true) = (inputs.long_lived_port, inputs.another_serves && !inputs.helps_lone_clients()) {
         let reason = format!("LongConnections: those to port {port} outlast a request, and {}", inputs.another());
         return leaves(reason);
     }
@@ -250,7 +268,7 @@ fn auto(inputs: &ModeInputs) -> Mode {
             format!("UnheldPort: what comes to port {port} by {protocol} can't be held, and {}", inputs.another());
         return leaves(reason);
     }
-    if let (Some(shown_by), true) = (&inputs.load_balancer_keeps_it, gap.is_none_or(|gap| gap <= cap)) {
+    if let (Some(shown_by), true) = (&inputs.load_balancer_keeps_it, inputs.is_held_in_time()) {
         return hold(format!(
             "LoadBalancerKeepsIt: {shown_by} shows a load balancer that sends it connections whether it is Ready or not"
         ));
@@ -281,12 +299,10 @@ fn auto(inputs: &ModeInputs) -> Mode {
             Mode::UNKNOWN_GAP,
             inputs.another()
         )),
-        Some(gap) if gap > cap => hold(format!(
-            "{}: {}; its workload was away for {gap} ms, clients are parked for {cap} ms and refused then",
-            Mode::ONLY_POD,
-            inputs.nobody_else()
-        )),
-        Some(_) | None => hold(format!("{}: {}", Mode::ONLY_POD, inputs.nobody_else())),
+        Some(_) | None => {
+            let outlasts = inputs.outlasts_cap().unwrap_or_default();
+            hold(format!("{}: {}{outlasts}", Mode::ONLY_POD, inputs.nobody_else()))
+        }
     }
 }
 
@@ -307,235 +323,4 @@ fn hold(reason: String) -> Mode {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn usual() -> ModeInputs {
-        ModeInputs {
-            wish: ModeWish::Auto,
-            origin: "DrainPolicy shop/a".to_owned(),
-            gated: true,
-            serving: true,
-            post_check: false,
-            hook_after_drain: false,
-            is_delayed: false,
-            agent_can_hold: Some(true),
-            gap_milliseconds: None,
-            ready_milliseconds: Some(400),
-            cap_milliseconds: 2500,
-            long_lived_port: None,
-            unheld_port: None,
-            another_serves: true,
-            lone_service: None,
-            companion_serves: false,
-            node_local_service: None,
-            always_published: false,
-            host_port: None,
-            behind_service: false,
-            connections_lost: None,
-            load_balancer_keeps_it: None,
-            serves_nobody: false,
-            still_in_flight: false,
-            is_unfetched: false,
-        }
-    }
-
-    fn check(change: impl FnOnce(&mut ModeInputs), mode: GrantMode, reason: &str) {
-        let mut inputs = usual();
-        change(&mut inputs);
-        let chosen = choose(&inputs).unwrap();
-        assert_eq!((chosen.mode, Mode::word(&chosen.reason)), (mode, reason), "{inputs:?}");
-    }
-
-    #[test]
-    fn auto_weighs_gap_and_company() {
-        let (leave, hold) = (|| GrantMode::Leave, || GrantMode::Hold);
-        check(|_| {}, leave(), "UnknownGap");
-        check(|inputs| inputs.is_unfetched = true, leave(), "ImageNotFetched");
-        check(|inputs| (inputs.is_unfetched, inputs.another_serves) = (true, false), hold(), "OnlyPod");
-        check(|s| s.gap_milliseconds = Some(1250), hold(), "ShortGap");
-        check(|s| s.gap_milliseconds = Some(1251), leave(), "LongGap");
-        check(|s| (s.long_lived_port, s.gap_milliseconds) = (Some(5432), Some(1)), leave(), "LongConnections");
-        check(|s| (s.long_lived_port, s.another_serves) = (Some(5432), false), hold(), "OnlyPod");
-        check(|s| (s.unheld_port, s.gap_milliseconds) = (Some((53, "UDP")), Some(1)), leave(), "UnheldPort");
-        check(|s| (s.unheld_port, s.another_serves) = (Some((53, "UDP")), false), hold(), "OnlyPod");
-        check(|s| (s.ready_milliseconds, s.gap_milliseconds) = (None, Some(1)), leave(), "UnknownGap");
-        check(
-            |s| (s.ready_milliseconds, s.another_serves, s.gap_milliseconds) = (None, false, Some(1)),
-            hold(),
-            "ShortGap",
-        );
-        check(|s| (s.companion_serves, s.gap_milliseconds) = (true, Some(1)), leave(), "Companion");
-        check(|s| (s.companion_serves, s.wish) = (true, ModeWish::Hold), hold(), "Wished");
-        check(|s| s.another_serves = false, hold(), "OnlyPod");
-        check(|s| (s.another_serves, s.gap_milliseconds) = (false, Some(9000)), hold(), "OnlyPod");
-        check(|s| s.gated = false, hold(), "NoReadinessGate");
-        check(|s| (s.serving, s.gap_milliseconds) = (false, Some(1)), leave(), "NotServing");
-        check(|s| s.always_published = true, hold(), "AlwaysPublished");
-        check(|s| (s.host_port, s.gap_milliseconds) = (Some(80), Some(9000)), hold(), "HostPort");
-        check(|s| (s.host_port, s.wish) = (Some(80), ModeWish::Leave), leave(), "Wished");
-        let ported = |gap: Option<u32>, another_serves| {
-            move |s: &mut ModeInputs| {
-                (s.host_port, s.behind_service) = (Some(80), true);
-                (s.gap_milliseconds, s.another_serves) = (gap, another_serves);
-            }
-        };
-        check(ported(None, true), hold(), "HostPort");
-        check(ported(Some(2500), true), hold(), "HostPort");
-        check(ported(Some(2501), true), leave(), "LongGap");
-        check(ported(Some(2501), false), hold(), "HostPort");
-        check(|s| (s.agent_can_hold, s.another_serves) = (None, false), hold(), "OnlyPod");
-    }
-
-    #[test]
-    fn requests_that_outlast_a_hold_let_a_pod_leave_where_another_one_serves() {
-        let check = |change: &dyn Fn(&mut ModeInputs), expected: (GrantMode, &str, bool)| {
-            let mut inputs = ModeInputs { gap_milliseconds: Some(300), ..usual() };
-            change(&mut inputs);
-            let Mode { mode, reason, unless_in_flight, .. } = choose(&inputs).unwrap();
-            assert_eq!((mode, Mode::word(&reason), unless_in_flight), expected, "{inputs:?}");
-        };
-        check(&|_| {}, (GrantMode::Hold, "ShortGap", true));
-        check(&|s| s.another_serves = false, (GrantMode::Hold, "ShortGap", true));
-        check(&|s| s.still_in_flight = true, (GrantMode::Leave, "StillInFlight", false));
-        // A companion may serve then, and else they are waited for.
-        check(&|s| (s.still_in_flight, s.another_serves) = (true, false), (GrantMode::Hold, "OnlyPod", false));
-        let lone = |s: &mut ModeInputs| s.lone_service = Some("web-0".to_owned());
-        check(&lone, (GrantMode::Hold, "ShortGap", false));
-        check(&|s| (s.wish, ()) = (ModeWish::Hold, ()), (GrantMode::Hold, "Wished", false));
-    }
-
-    #[test]
-    fn a_process_that_listens_early_and_is_ready_late_is_not_held_where_another_pod_serves() {
-        let check = |ready: u32, change: &dyn Fn(&mut ModeInputs), mode: GrantMode, reason: &str| {
-            check(
-                |s| ((s.gap_milliseconds, s.ready_milliseconds), ()) = ((Some(300), Some(ready)), change(s)),
-                mode,
-                reason,
-            );
-        };
-        check(1250, &|_| {}, GrantMode::Hold, "ShortGap");
-        check(1251, &|_| {}, GrantMode::Leave, "LongGap");
-        check(8000, &|s| s.another_serves = false, GrantMode::Hold, "ShortGap");
-        let lone = |s: &mut ModeInputs| s.lone_service = Some("web-0".to_owned());
-        check(2500, &lone, GrantMode::Hold, "OnlyPod");
-        check(2501, &lone, GrantMode::Leave, "LongGap");
-        let late = ModeInputs { gap_milliseconds: Some(300), ready_milliseconds: Some(8000), ..usual() };
-        let reason = choose(&late).unwrap().reason;
-        assert_eq!(reason, "LongGap: its workload was away for 300 ms, ready after 8000 ms, and another pod serves");
-    }
-
-    #[test]
-    fn clients_of_a_service_without_another_pod_count_only_where_a_hold_helps_them() {
-        let check = |gap: Option<u32>, mode: GrantMode, reason: &str| {
-            let of_each = |s: &mut ModeInputs| {
-                (s.lone_service, s.gap_milliseconds) = (Some("web-0".to_owned()), gap);
-            };
-            self::check(of_each, mode.clone(), reason);
-            // A Service that sends connections whether a pod is Ready or not is one of them.
-            let published = |s: &mut ModeInputs| {
-                (s.lone_service, s.gap_milliseconds) = (Some("internal".to_owned()), gap);
-                s.always_published = true;
-            };
-            self::check(published, mode, reason);
-        };
-        check(None, GrantMode::Leave, "UnknownGap");
-        check(Some(2501), GrantMode::Leave, "LongGap");
-        check(Some(2500), GrantMode::Hold, "OnlyPod");
-        check(Some(1250), GrantMode::Hold, "ShortGap");
-        let inputs = ModeInputs { lone_service: Some("web-0".to_owned()), gap_milliseconds: Some(6300), ..usual() };
-        let reason = choose(&inputs).unwrap().reason;
-        assert!(reason.contains("another pod serves, but not clients of Service web-0"), "{reason}");
-    }
-
-    #[test]
-    fn a_pod_that_its_load_balancer_keeps_is_held_unless_it_is_away_for_too_long() {
-        let check = |change: &dyn Fn(&mut ModeInputs), mode: GrantMode, reason: &str| {
-            check(|s| (s.load_balancer_keeps_it, ()) = (Some("its condition a".to_owned()), change(s)), mode, reason);
-        };
-        check(&|_| {}, GrantMode::Hold, "LoadBalancerKeepsIt");
-        check(&|s| s.gap_milliseconds = Some(2500), GrantMode::Hold, "LoadBalancerKeepsIt");
-        check(&|s| s.gap_milliseconds = Some(2501), GrantMode::Leave, "LongGap");
-        check(&|s| s.long_lived_port = Some(5432), GrantMode::Leave, "LongConnections");
-        check(&|s| s.wish = ModeWish::Leave, GrantMode::Leave, "Wished");
-    }
-
-    #[test]
-    fn where_connections_are_lost_at_readys_fall_a_pod_is_held_unless_it_is_away_for_too_long() {
-        let words = "3 of 4 connections of pod a were cut off";
-        let check = |change: &dyn Fn(&mut ModeInputs), mode: GrantMode, reason: &str| {
-            check(|s| (s.connections_lost, ()) = (Some(words.to_owned()), change(s)), mode, reason);
-        };
-        check(&|_| {}, GrantMode::Hold, "ConnectionsLost");
-        check(&|s| s.gap_milliseconds = Some(2500), GrantMode::Hold, "ConnectionsLost");
-        check(&|s| s.long_lived_port = Some(5432), GrantMode::Hold, "ConnectionsLost");
-        check(&|s| s.gap_milliseconds = Some(2501), GrantMode::Leave, "LongGap");
-        check(
-            &|s| (s.long_lived_port, s.gap_milliseconds) = (Some(5432), Some(2501)),
-            GrantMode::Leave,
-            "LongConnections",
-        );
-        check(&|s| s.agent_can_hold = Some(false), GrantMode::Leave, "AgentCannotHold");
-        check(&|s| s.serving = false, GrantMode::Leave, "NotServing");
-        check(&|s| s.wish = ModeWish::Leave, GrantMode::Leave, "Wished");
-        let wished = ModeInputs { wish: ModeWish::Leave, connections_lost: Some(words.to_owned()), ..usual() };
-        let reason = choose(&wished).unwrap().reason;
-        assert_eq!(reason, format!("Wished: by DrainPolicy shop/a; {words}"), "its owner is told");
-    }
-
-    #[test]
-    fn what_serves_nobody_is_replaced_without_a_drain_unless_something_is_wished_or_in_doubt() {
-        let check = |change: &dyn Fn(&mut ModeInputs), reason: &str| {
-            let mut inputs = ModeInputs { serves_nobody: true, ..usual() };
-            change(&mut inputs);
-            let chosen = choose(&inputs).unwrap();
-            let is_without = chosen.unless_serving && chosen.mode == GrantMode::Hold;
-            assert_eq!((Mode::word(&chosen.reason), is_without), (reason, reason == "ServesNobody"), "{inputs:?}");
-        };
-        check(&|_| {}, "ServesNobody");
-        check(&|s| s.another_serves = false, "ServesNobody");
-        check(&|s| s.gated = false, "ServesNobody");
-        check(&|s| s.long_lived_port = Some(5432), "ServesNobody");
-        check(&|s| s.serving = false, "NotServing");
-        check(&|s| s.wish = ModeWish::Leave, "Wished");
-        check(&|s| s.wish = ModeWish::Hold, "Wished");
-        check(&|s| s.post_check = true, "PostCheck");
-        check(&|s| s.agent_can_hold = Some(false), "AgentCannotHold");
-    }
-
-    #[test]
-    fn who_cannot_be_held_leaves_whatever_is_wished() {
-        for wish in [ModeWish::Auto, ModeWish::Hold] {
-            check(|s| (s.wish, s.agent_can_hold) = (wish, Some(false)), GrantMode::Leave, "AgentCannotHold");
-            check(|s| (s.wish, s.post_check) = (wish, true), GrantMode::Leave, "PostCheck");
-            check(|s| (s.wish, s.hook_after_drain) = (wish, true), GrantMode::Leave, "HookAfterDrain");
-            check(|s| (s.wish, s.is_delayed) = (wish, true), GrantMode::Leave, "OperationDelay");
-        }
-    }
-
-    #[test]
-    fn what_is_wished_is_done_where_it_can_be() {
-        check(|s| (s.wish, s.another_serves) = (ModeWish::Leave, false), GrantMode::Leave, "Wished");
-        check(|s| s.wish = ModeWish::Hold, GrantMode::Hold, "Wished");
-        check(|s| (s.wish, s.gated) = (ModeWish::Hold, false), GrantMode::Hold, "Wished");
-        check(|s| (s.wish, s.serving) = (ModeWish::Hold, false), GrantMode::Leave, "NotServing");
-        check(|s| (s.wish, s.serving, s.gated) = (ModeWish::Hold, false, false), GrantMode::Hold, "Wished");
-        check(|s| (s.wish, s.serving, s.always_published) = (ModeWish::Hold, false, true), GrantMode::Hold, "Wished");
-        check(|s| (s.wish, s.serving, s.host_port) = (ModeWish::Hold, false, Some(80)), GrantMode::Hold, "Wished");
-    }
-
-    #[test]
-    fn without_the_gate_a_pod_that_has_to_leave_is_not_operated() {
-        let refused: [fn(&mut ModeInputs); 4] = [
-            |s| s.wish = ModeWish::Leave,
-            |s| s.post_check = true,
-            |s| s.hook_after_drain = true,
-            |s| s.agent_can_hold = Some(false),
-        ];
-        for change in refused {
-            let mut inputs = ModeInputs { gated: false, ..usual() };
-            change(&mut inputs);
-            assert!(matches!(choose(&inputs), Err(NotOperable::NoReadinessGate(_))), "{inputs:?}");
-        }
-    }
-}
+mod tests;

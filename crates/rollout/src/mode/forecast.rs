@@ -43,7 +43,7 @@ impl Forecast {
         };
         let (is_alone, lone_service) = match stand_in {
             StandIn::Serves => (false, None),
-            StandIn::ExceptFor(service) => (false, Some(service.to_owned())),
+            StandIn::ExceptFor(service) | StandIn::ExceptOnNode(service) => (false, Some(service.to_owned())),
             StandIn::OnOtherNodes(_) | StandIn::None => (true, None),
         };
         Self {

@@ -15,6 +15,10 @@ use super::start::start_seconds;
 use super::traffic::{ServiceReadiness, Serving, StandIn, Traffic};
 use super::{ConnectionLosses, Gaps};
 
+/// A loss that is longer by so much than the native way's counts where others serve, in milliseconds: that one has some, too, until
+/// everybody has heard that a pod is gone.
+const CLEARLY: u32 = 1000;
+
 /// What is known of a pod that is to be operated.
 #[derive(Clone, Copy)]
 pub struct PodContext<'a> {
@@ -294,30 +298,58 @@ impl OperationSettings {
         self.inputs.ready_milliseconds.or(self.ready_before_milliseconds)
     }
 
-    /// Whether clients who have nobody else would be refused in this mode, which nobody has wished: the pod is away for longer than they
-    /// can be held, or for nobody knows how long.
+    /// Whether clients would be refused in this mode, which nobody has wished, for longer than natively, where a pod of the next version
+    /// serves before this one goes. `is_alone`: they have nobody else; then what is unknown is not guessed to be short. Where they have,
+    /// one pod may show it, as it is only its own share of them that it costs.
     #[must_use]
-    pub fn is_refused_for_long(&self, mode: &Mode) -> bool {
-        let outlasts = self.inputs.gap_milliseconds.is_none_or(|gap| gap > self.inputs.cap_milliseconds);
-        let is_for_nobody_else = matches!(Mode::word(&mode.reason), Mode::ONLY_POD | Mode::ALWAYS_PUBLISHED);
-        let is_served_by_nobody = Mode::word(&mode.reason) == Mode::CANNOT_HOLD && self.inputs.serving;
-        self.inputs.wish == ModeWish::Auto && ((is_for_nobody_else && outlasts) || is_served_by_nobody)
+    pub fn is_refused_for_long(&self, mode: &Mode, is_alone: bool) -> bool {
+        let (gap, cap, word) = (self.inputs.gap_milliseconds, self.inputs.cap_milliseconds, Mode::word(&mode.reason));
+        let is_refused = if is_alone {
+            let is_for_nobody_else = matches!(word, Mode::ONLY_POD | Mode::ALWAYS_PUBLISHED | Mode::NO_READINESS_GATE);
+            let is_served_by_nobody = word == Mode::CANNOT_HOLD && self.inputs.serving;
+            (is_for_nobody_else && gap.is_none_or(|gap| gap > cap)) || is_served_by_nobody
+        } else {
+            let keeps_clients = word == Mode::NO_READINESS_GATE || self.is_kept_by_load_balancer(mode);
+            keeps_clients && gap.is_some_and(|gap| gap > cap.saturating_add(CLEARLY))
+        };
+        self.inputs.wish == ModeWish::Auto && is_refused
     }
 
-    /// What clients who have nobody else would see in place, as a clause for people.
+    /// It leaves because another pod serves, and a load balancer outside of the cluster sends it connections all the same.
+    fn is_kept_by_load_balancer(&self, mode: &Mode) -> bool {
+        let word = Mode::word(&mode.reason);
+        let rests_on_pods = word != Mode::COMPANION && Mode::REST_ON_OTHERS.contains(&word);
+        self.inputs.load_balancer_keeps_it.is_some() && rests_on_pods
+    }
+
+    /// Why a companion pod would not spare this pod's clients, as a clause for people: some of them get to the pod whoever else serves.
     #[must_use]
-    pub fn loss(&self, mode: &Mode) -> String {
+    pub fn shares_with_companion(&self) -> Option<String> {
+        if !self.inputs.gated {
+            return Some("the pod has no readiness gate, so it would get connections beside it".to_owned());
+        }
+        let shown_by = self.inputs.load_balancer_keeps_it.as_ref()?;
+        Some(format!("{shown_by} shows a load balancer that would send the pod connections beside it"))
+    }
+
+    /// What clients would see in place, as a clause for people. `is_alone`: they have nobody else.
+    #[must_use]
+    pub fn loss(&self, mode: &Mode, is_alone: bool) -> String {
         let cap = self.inputs.cap_milliseconds;
         let held = format!("new connections would wait for {cap} ms and be refused then");
-        match (&mode.mode, self.inputs.gap_milliseconds) {
-            (GrantMode::Hold, Some(gap)) => {
-                format!("it is the only pod, and in place {held}: its workload was away for {gap} ms")
-            }
-            (GrantMode::Hold, None) => {
-                format!("it is the only pod, and in place {held}: how long its workload is away is not known")
-            }
-            (GrantMode::Leave | GrantMode::Stay | GrantMode::Unknown(_), _) => {
+        let gap = self.inputs.gap_milliseconds.map_or_else(
+            || "how long its workload is away is not known".to_owned(),
+            |gap| format!("its workload was away for {gap} ms"),
+        );
+        match (&mode.mode, is_alone) {
+            (GrantMode::Hold, true) => format!("it is the only pod, and in place {held}: {gap}"),
+            (GrantMode::Hold, false) => format!("it can't leave service, and in place {held}: {gap}"),
+            (GrantMode::Leave | GrantMode::Stay | GrantMode::Unknown(_), true) => {
                 "it is the only pod, and in place new connections would be refused until it is back".to_owned()
+            }
+            (GrantMode::Leave | GrantMode::Stay | GrantMode::Unknown(_), false) => {
+                let shown_by = self.inputs.load_balancer_keeps_it.as_deref().unwrap_or_default();
+                format!("{shown_by} shows a load balancer whose {held}: {gap}")
             }
         }
     }
@@ -355,6 +387,7 @@ impl OperationSettings {
         let (another_serves, lone_service, node_local_service) = match stand_in {
             StandIn::Serves => (true, None, None),
             StandIn::ExceptFor(service) => (true, named(service), None),
+            StandIn::ExceptOnNode(service) => (true, named(service), named(service)),
             StandIn::OnOtherNodes(service) => (false, None, named(service)),
             StandIn::None => (false, None, None),
         };

@@ -57,8 +57,11 @@ pub enum StandIn<'a> {
     Serves,
     /// Other pods do, but not for clients of this Service.
     ExceptFor(&'a str),
-    /// Other pods serve, but on other nodes, and this Service sends what comes to a node to pods of that node only. Whoever watches the
-    /// node would take all of it out.
+    /// Other pods do, but not for clients of this Service: it sends what comes to a node to pods of that node only, and its others are on
+    /// other nodes.
+    ExceptOnNode(&'a str),
+    /// Other pods serve, but on other nodes, and this Service sends what comes to a node to pods of that node only, as all do that lead to
+    /// the pod. Whoever watches the node would take all of it out.
     OnOtherNodes(&'a str),
     /// Nobody.
     None,
@@ -197,7 +200,8 @@ impl<'a> Traffic<'a> {
             }
             return match (is_served, alone, elsewhere) {
                 (true, Some(service), _) => StandIn::ExceptFor(service),
-                (_, None, Some(service)) => StandIn::OnOtherNodes(service),
+                (true, None, Some(service)) => StandIn::ExceptOnNode(service),
+                (false, None, Some(service)) => StandIn::OnOtherNodes(service),
                 (true, None, None) => StandIn::Serves,
                 (false, _, _) => StandIn::None,
             };
@@ -213,6 +217,26 @@ impl<'a> Traffic<'a> {
         let by_name = self.leading_to(pod).filter(|service| service.is_resolved_by_readiness());
         let by_name = by_name.flat_map(move |service| self.others(service, pod));
         of_owner.chain(by_name.filter(move |other| is_companion(other) || is_companion(pod)))
+    }
+
+    /// Another pod that comes back from its operation, and before which nobody serves all clients of `pod`, or those of one of its Services.
+    #[must_use]
+    pub fn awaited(&self, pod: &PodView, serving: &impl Fn(&PodView) -> Serving) -> Option<&'a PodView> {
+        let mut services = self.leading_to(pod).filter(|service| service.has_address).peekable();
+        if services.peek().is_none() {
+            let is_served = self.siblings(pod).any(|other| serving(other) == Serving::Serves);
+            return if is_served { None } else { self.awaited_sibling(pod, serving) };
+        }
+        services.filter(|service| !service.is_published()).find_map(|service| {
+            let others = self.others(service, pod).filter(|other| service.reaches(other, pod));
+            let is_answered = |takes: &dyn Fn(&PodView) -> bool| {
+                service.is_answered_by(others.clone().filter(|other| takes(other)), pod)
+            };
+            let comes_back = |other: &PodView| !other.terminating && serving(other) == Serving::Away;
+            let is_served = is_answered(&|other| serving(other) == Serving::Serves);
+            let is_served_then = is_answered(&|other| serving(other) == Serving::Serves || comes_back(other));
+            if is_served || !is_served_then { None } else { others.clone().find(|other| comes_back(other)) }
+        })
     }
 
     /// Another pod that comes back from its operation, and would stand in then for one to which no Service with an address leads. Of
@@ -469,7 +493,11 @@ mod tests {
         };
         let pods = [on("a", "n1"), on("b", "n2")];
         for policy in ["externalTrafficPolicy", "internalTrafficPolicy"] {
-            let services = [service("web", &json!({policy: "Local"})), service("all", &json!({}))];
+            let (local, all) = (service("web", &json!({policy: "Local"})), service("all", &json!({})));
+            let alone = [local.clone()];
+            let of_all = Traffic::new(&alone, &pods);
+            assert_eq!(of_all.stand_in(&pods[0], &present(&[])), StandIn::OnOtherNodes("web"), "it has no other one");
+            let services = [local, all];
             let ask = |pods: &[Arc<PodView>], taken: &[&str]| {
                 let traffic = Traffic::new(&services, pods);
                 let begin = match traffic.begin(&pods[0], &GrantMode::Hold, &present(taken)) {
@@ -480,7 +508,7 @@ mod tests {
                 (format!("{:?}", traffic.stand_in(&pods[0], &present(taken))), begin)
             };
             let (stand_in, begin) = ask(&pods, &[]);
-            assert_eq!((stand_in.as_str(), begin.as_str()), ("OnOtherNodes(\"web\")", "open web"));
+            assert_eq!((stand_in.as_str(), begin.as_str()), ("ExceptOnNode(\"web\")", "open web"));
             let (stand_in, begin) = ask(&pods, &["b"]);
             assert_eq!(stand_in, "None");
             assert!(begin.starts_with("NoOther"), "an open Service would send it connections: {begin}");

@@ -200,7 +200,7 @@ impl Basis<'_, '_> {
     }
 
     /// The same, whether companion pods can be read or not.
-    fn may_have(&self, operable: &Operable<'_>) -> Option<&Plan> {
+    pub(super) fn may_have(&self, operable: &Operable<'_>) -> Option<&Plan> {
         let plan = &self.wishes.plans[self.workload_of_operation(operable)?];
         // A change of labels starts nothing that could be tried.
         let starts = operable.intent.operation.op != GrantOp::Relabel;

@@ -232,7 +232,8 @@ impl Details {
         if let Some(expected) = &self.verdict.expected {
             self.expected = Some(expected.clone());
         }
-        self.expected = self.expected.filter(|_| !snapshot.unknown.modes);
+        let is_open = self.verdict.waiting.as_ref().is_some_and(WaitReason::leaves_mode_open);
+        self.expected = self.expected.filter(|_| !snapshot.unknown.modes && !is_open);
         self
     }
 

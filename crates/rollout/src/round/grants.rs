@@ -240,16 +240,22 @@ impl<'a> Basis<'a, '_> {
             Ok(begin) => begin,
             Err(waiting) => return Decided::waits(waiting),
         };
+        if let Some(waiting) = self.leaves_nobody(operable, &begin.mode, draft) {
+            return Decided::waits(waiting);
+        }
         if let Some(waiting) = self.leaves_pools(operable, &begin.mode.mode, draft) {
             return Decided::waits(waiting);
         }
         if let Some(waiting) = self.companion(operable, &begin.mode) {
             return Decided::waits(waiting);
         }
-        // One pod leaves and teaches how long the workload is away; the others may then be held.
-        if Mode::word(&begin.mode.reason) == Mode::UNKNOWN_GAP
-            && let Some(teacher) = self.teacher(operable.pod, draft)
-        {
+        // One pod teaches how long the workload is away; the others may then be held, or go natively.
+        let is_untaught = match Mode::word(&begin.mode.reason) {
+            Mode::UNKNOWN_GAP => true,
+            Mode::NO_READINESS_GATE => operable.settings.gap_milliseconds().is_none(),
+            _ => false,
+        };
+        if is_untaught && let Some(teacher) = self.teacher(operable.pod, draft) {
             return Decided::waits(WaitReason::Learning(teacher.to_owned()));
         }
         let (rules, while_unavailable) = (answer.agreed(), answer.rests_on_unavailability());
@@ -303,6 +309,7 @@ impl<'a> Basis<'a, '_> {
             _ => self.start(operable, &serving),
         };
         let Start { mut mode, begin } = start.map_err(|why| WaitReason::not_operable(why, operable.node))?;
+        mode.unless_in_flight = mode.unless_in_flight && self.may_leave_instead(operable, &serving);
         let is_only_pod = Mode::word(&mode.reason) == Mode::ONLY_POD;
         if is_only_pod && let Some(other) = self.traffic.awaited_sibling(operable.pod, &serving) {
             return Err(WaitReason::SiblingAway(other.id.name.clone()));

@@ -1,5 +1,5 @@
-//! The third answer beside Leave and Hold: a Deployment's own surge, where its only pod would be refused for longer in place
-//! (docs/contract.md 28).
+//! The third answer beside Leave and Hold: a Deployment's own surge, where its only pod would be refused for longer in place, or one that
+//! can't be kept free of clients (docs/contract.md 28).
 
 use hitless_workloads::{CompanionWish, OptIn, kind};
 
@@ -24,17 +24,27 @@ impl<'a> Basis<'a, '_> {
         let plan = &self.wishes.plans[self.workload_of_operation(operable)?];
         let is_brought = companions::is_moving(plan) && plan.behind.contains(&operable.pod.id.uid);
         // What its owner has paused is let go by nobody else.
-        if !is_brought || plan.total != 1 || plan.permanent || !operable.settings.is_refused_for_long(mode) {
+        if !is_brought || plan.permanent {
             return None;
         }
         let serving = |pod: &_| self.serving(pod, draft);
-        match self.traffic.stand_in_while_unready(operable.pod, &serving) {
-            StandIn::Serves | StandIn::ExceptFor(_) => return None,
-            StandIn::OnOtherNodes(_) | StandIn::None => {}
+        let has_nobody = || match self.traffic.stand_in_while_unready(operable.pod, &serving) {
+            StandIn::Serves | StandIn::ExceptFor(_) | StandIn::ExceptOnNode(_) => false,
+            StandIn::OnOtherNodes(_) | StandIn::None => true,
+        };
+        let is_alone = plan.total == 1 && has_nobody();
+        if !operable.settings.is_refused_for_long(mode, is_alone) {
+            return None;
         }
         let no_companion = match plan.companion {
-            CompanionWish::Never => "the annotation hitless.dev/companion is Never".to_owned(),
-            CompanionWish::Auto | CompanionWish::Always => self.no_companion(operable)?,
+            _ if !is_alone => String::new(),
+            CompanionWish::Never => {
+                "; no companion pod can serve: the annotation hitless.dev/companion is Never".to_owned()
+            }
+            CompanionWish::Auto | CompanionWish::Always => {
+                let why = self.no_companion(operable).or_else(|| operable.settings.shares_with_companion())?;
+                format!("; no companion pod can serve: {why}")
+            }
         };
         // Where its owner lets no second pod run, the native way is no better. Where no node has room, the pod serves on until one has.
         let (root, kind) =
@@ -42,7 +52,7 @@ impl<'a> Basis<'a, '_> {
         if !self.has_clients(operable) || kind.surge(root).is_err() {
             return None;
         }
-        let why = format!("{}; no companion pod can serve: {no_companion}", operable.settings.loss(mode));
+        let why = format!("{}{no_companion}", operable.settings.loss(mode, is_alone));
         let write = kind.natively(root, &why)?;
         Some(match plan.opt_in {
             OptIn::InPlaceOnly | OptIn::No => Decided::waits(WaitReason::LossExpected(why)),

@@ -266,6 +266,12 @@ impl WaitReason {
         }
     }
 
+    /// Whether Leave or Hold is chosen only once it is over, or not at all: what would be chosen now is not what happens.
+    #[must_use]
+    pub const fn leaves_mode_open(&self) -> bool {
+        matches!(self, Self::SiblingAway(_) | Self::Natively(_) | Self::LossExpected(_))
+    }
+
     /// Whether it passes by itself in a moment.
     #[must_use]
     pub const fn is_brief(&self) -> bool {

@@ -24,3 +24,4 @@ mod siblings;
 mod start_up;
 mod stateful_set;
 mod unfit;
+mod ways;

@@ -48,9 +48,11 @@ fn farewell(pod: &PodView, traffic: &Traffic<'_>, now: Timestamp) -> Farewell {
     let is_served = traffic.takes_clients(pod);
     match traffic.stand_in(pod, &serving) {
         StandIn::ExceptFor(_) | StandIn::None if is_served => Farewell::Wait(id, "no pod of its workload serves yet"),
-        StandIn::Serves | StandIn::ExceptFor(_) | StandIn::OnOtherNodes(_) | StandIn::None => {
-            Farewell::Lower { pod: id, resource_version: pod.resource_version.clone() }
-        }
+        StandIn::Serves
+        | StandIn::ExceptFor(_)
+        | StandIn::ExceptOnNode(_)
+        | StandIn::OnOtherNodes(_)
+        | StandIn::None => Farewell::Lower { pod: id, resource_version: pod.resource_version.clone() },
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use hitless_api::GrantOp;
-use hitless_workloads::{Operation, Stage};
+use hitless_workloads::{Cause, Operation, Stage};
 use serde_json::json;
 
 use crate::steps::verbs_until_idle;
@@ -114,6 +114,14 @@ fn labels_that_nobody_keeps_go_natively() {
     assert!(because.text.ends_with(
         "labels[helm.sh/chart] can't be made to running pods, because a version had it that has not reached all pods"
     ));
+    // What shows that goes with the first of the writes by which it steps aside.
+    let mut is_marked = false;
+    while let Stage::SteppingAside(because) = world.plan(&BTreeSet::new()).stage {
+        assert_eq!(because.cause, Cause::Field);
+        is_marked |= world.deployment["metadata"]["annotations"].get("hitless.dev/way").is_some();
+        assert!(world.step());
+    }
+    assert!(is_marked);
 
     let mut short = World::new("in-place", 1);
     short.deployment["spec"]["revisionHistoryLimit"] = json!(1);

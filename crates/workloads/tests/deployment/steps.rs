@@ -206,7 +206,7 @@ fn a_version_that_goes_natively_in_the_middle_is_put_back_and_let_go_and_the_nex
     let write = world.natively("it is the only pod").unwrap();
     assert!(world.apply(&write));
     let Stage::SteppingAside(because) = world.plan(&BTreeSet::new()).stage else { panic!("it goes on in place") };
-    assert_eq!((because.cause, because.text.as_str()), (Cause::LossExpected, "it is the only pod"));
+    assert_eq!((because.cause, because.text.as_str()), (Cause::NativeRollout, "it is the only pod"));
     let verbs = verbs_until_idle(&mut world);
     assert_eq!((verbs.first(), verbs.last()), (Some(&"set-exact"), Some(&"unpause")), "{verbs:?}");
     assert!(!verbs.contains(&"operate") && !verbs.contains(&"set-mixed"), "{verbs:?}");

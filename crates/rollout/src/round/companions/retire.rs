@@ -38,7 +38,7 @@ pub(in crate::round) fn retiring<'a>(
         let is_served = traffic.takes_clients(pod);
         let has_no_pods = plan.is_none_or(|(_, plan)| plan.total == 0) && wishes.is_without_pods(owner);
         let is_replaced = match traffic.stand_in(pod, &serving) {
-            StandIn::Serves | StandIn::OnOtherNodes(_) => true,
+            StandIn::Serves | StandIn::ExceptOnNode(_) | StandIn::OnOtherNodes(_) => true,
             StandIn::ExceptFor(_) | StandIn::None => false,
         };
         !is_served || has_no_pods || is_replaced

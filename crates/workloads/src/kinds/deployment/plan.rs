@@ -255,11 +255,8 @@ impl<'a> Planner<'a> {
         // What a ReplicaSet has in mid-rollout may be all that shows why, and it gets its last complete template before the pause is lifted.
         let (object, target) = (self.deployment.object, &self.deployment.body.template);
         let is_kept = way::of_template(object, target).is_some() || self.restore_template().is_none();
-        let write = if is_kept {
-            self.let_go(Some(self.rolls(&because)))
-        } else {
-            Some(way::choose(object, target, &because.text))
-        };
+        let write =
+            if is_kept { self.let_go(Some(self.rolls(&because))) } else { Some(way::keep(object, target, &because)) };
         self.idle(Stage::SteppingAside(because), write)
     }
 
