@@ -51,7 +51,7 @@ impl Gate {
         let mut pass = DecisionPass { gate: self, approvals, now, live: HashMap::new(), implicit: IMPLICIT.into() };
         let rules = pass.answers(each, &Stage::PostCheck);
         let asks = unapproved(self, each, &Stage::PostCheck);
-        let allowed = rules.iter().all(|rule| rule.is_allowed());
+        let allowed = rules.iter().all(RuleVerdict::is_allowed);
         let denied_freely = rules.iter().any(|rule| rule.denies().is_some_and(|because| !because.is_about_approval()));
         Verdict { allowed, asks: if denied_freely { Vec::new() } else { asks }, ..verdict(each, rules) }
     }
@@ -79,7 +79,7 @@ fn verdict(each: &Known<'_>, rules: Vec<RuleVerdict>) -> Verdict {
         pod_uid: each.pod.uid.text(),
         pod: each.name.clone(),
         namespace: each.namespace.to_owned(),
-        allowed: rules.iter().all(|rule| rule.is_allowed()),
+        allowed: rules.iter().all(RuleVerdict::is_allowed),
         rules,
         asks: Vec::new(),
     }

@@ -133,10 +133,10 @@ impl Holder {
             assert!(direction == Direction::Back || is_fresh, "under a fresh grant only");
             let most = i64::from(grant.drain.hold_cap_milliseconds) / 2;
             session.stage = Stage::Settling(2);
-            let held = later(now, self.unparked);
-            session.since = Some(held);
+            let begin = later(now, self.unparked);
+            session.since = Some(begin);
             session.numbers.connections = 5;
-            session.until = Some(later(held, self.settling.min(most)));
+            session.until = Some(later(begin, self.settling.min(most)));
             self.begun.push((now, direction));
         }
     }
