@@ -24,7 +24,8 @@ pub(super) fn run(
         minutes.say(&format!("\n{title} failed while the machine was busy: it runs once more, alone"));
         alone()?;
         let (_, mut command) = job(binary)?;
-        let failed = failed_tests(&fs::read_to_string(log(&title)?)?);
+        let output = fs::read_to_string(log(&title)?)?;
+        let failed = failed_tests(&output);
         if !failed.is_empty() {
             command.arg("--exact").args(failed);
         }
