@@ -124,7 +124,7 @@ fn answer(namespace: &str, said: Result<(), WriteError>) -> Answer {
             | WriteError::Conflict { message }
             | WriteError::Gone { message }
             | WriteError::Transient { message, .. }) = &error;
-            let words = one_line(message).to_string();
+            let words = one_line(message);
             if words.contains(NO_DRY_RUN) {
                 return Answer::NotTried(format!(
                     "{words}; whether the pod is accepted shows when the controller makes it"
