@@ -167,7 +167,7 @@ fn others() -> Vec<Scene> {
                 "Native",
                 "1 of 3",
                 "wishes nothing, and waits: its native controller, which replaces it",
-                "NativeRollout: spec.template.spec.hostPID",
+                "NativeRollout: a change of spec.template.spec.hostPID",
             ],
         },
         Scene {
@@ -346,7 +346,7 @@ fn native() -> Snapshot {
     with_event(
         snapshot,
         "NativeRollout",
-        "spec.template.spec.hostPID can't be changed in a running pod; it goes on natively",
+        "a change of spec.template.spec.hostPID can't be made to running pods; the Deployment controller rolls it",
     )
 }
 

@@ -108,7 +108,7 @@ impl<'a> Observer<'a> {
         let why = if stage == "Finishing" { finishing(under_way) } else { why };
         let native = workload.filter(|workload| matches!(workload.stage, Stage::Native) && workload.why.is_none());
         let why = match native.and_then(|workload| self.natively(workload)) {
-            Some(because) => format!("{because}; {why}"),
+            Some(because) => because,
             None => why,
         };
         let failure = workload.and_then(|workload| workload.failures.first());
