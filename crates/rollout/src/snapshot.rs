@@ -337,8 +337,7 @@ impl Refusal {
     }
 
     /// Whether some webhook can't be asked without being told of a real pod (`sideEffects`): it may accept that.
-    #[must_use]
-    pub fn is_about_dry_runs(&self) -> bool {
+    fn is_about_dry_runs(&self) -> bool {
         self.words.contains("does not support dry run")
     }
 }
