@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use hitless_api::pod::PodView;
-use hitless_api::{Grant, GrantOp, MicroTime, Outcome, Phase, PodRef, Reservation, Transition};
+use hitless_api::{Grant, GrantOp, MicroTime, Outcome, Phase, Reservation, Transition};
 use hitless_rollout::companion::is_companion;
 use hitless_rollout::round::{Explanation, Lasting, Reload, WaitReason, WorkloadReport, no_agent};
 use hitless_workloads::{Stage, foreign};
@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use super::at_rest::{IDLE, NOT_OPTED_IN, PAUSED, RESTARTING, operated};
 use super::jobs;
 use super::report::{PodStatus, Report, State, WorkloadStatus, finishing};
+use super::unwell::{dead, kubelet, not_ready};
 use crate::obstacle::InTheWay;
 use crate::snapshot::{EventView, Snapshot};
 
@@ -341,42 +342,6 @@ fn progress(pods: &[PodStatus]) -> String {
         (running, 0) => format!("{running} under way"),
         (running, waiting) => format!("{running} under way, {waiting} wait"),
     }
-}
-
-/// What the kubelet says of containers that do not run, or are not ready, while the pod's operation waits for them.
-fn kubelet(pod: &PodView, state: State) -> String {
-    let waits = match state {
-        State::Running(Phase::Operating | Phase::Verifying) => true,
-        State::Running(_) | State::UpToDate | State::Waiting | State::Reserved | State::Ended(_) => false,
-    };
-    if waits { containers(pod).unwrap_or_default() } else { String::new() }
-}
-
-fn containers(pod: &PodView) -> Option<String> {
-    pod.containers.iter().find_map(|container| {
-        let status = container.status.as_ref()?;
-        let words: Vec<&str> = status.waiting.iter().map(String::as_str).chain(status.trouble.as_deref()).collect();
-        if !words.is_empty() {
-            return Some(format!("kubelet: {}: {}", container.name, words.join(": ")));
-        }
-        let runs_unready = !status.ready && status.running_since.is_some();
-        runs_unready.then(|| format!("kubelet: {} runs and is not ready", container.name))
-    })
-}
-
-/// That the pod is not ready, and what the kubelet says of it.
-fn not_ready(pod: &PodView) -> Option<String> {
-    let said = containers(pod).map(|words| format!("; {words}")).unwrap_or_default();
-    (!pod.ready()).then(|| format!("not ready{said}"))
-}
-
-/// What can be done for a pod of a halted workload that is not ready, which nobody operates any more.
-fn dead(pod: &PodView, not_ready: &str) -> String {
-    let PodRef { namespace, name, .. } = &pod.id;
-    format!(
-        "{not_ready}; if it does not get ready, its owner makes a pod of the version before in its place: kubectl delete pod -n {namespace} \
-         {name}"
-    )
 }
 
 /// Whether the pod leaves or is held, and why.
