@@ -12,6 +12,7 @@ use hitless_api::JsonPatch;
 use hitless_api::large::TooLarge;
 use hitless_api::names::{UPDATE_IN_PLACE, annotations, labels};
 use hitless_api::pod::PodView;
+use hitless_rollout::beforehand::Helper;
 use hitless_rollout::round::WaitReason;
 use hitless_runtime::write::Writes;
 use hitless_workloads::{Object, OptIn, Stage, image, kind};
@@ -31,6 +32,7 @@ use crate::say;
 use crate::select;
 use crate::snapshot::{Snapshot, WorkloadObject};
 use crate::source::{self, Scope};
+use crate::trial::{self, Tried};
 use crate::why::Answer;
 use crate::write::{Decided, annotated, changed, write};
 
@@ -51,6 +53,9 @@ struct Adoption {
     in_the_way: Vec<String>,
     /// What to know.
     notes: Vec<String>,
+    /// What the API server says of the pods that the controller makes beside its own, by a dry run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    helpers: Vec<Tried>,
     /// What would be said of each pod.
     answer: Answer,
     /// It is not only looked at (`--yes`).
@@ -62,7 +67,13 @@ pub(crate) async fn run(client: Client, namespace: String, arguments: &AdoptArgs
     let target = &arguments.target;
     let snapshot = source::read(&client, &Scope::Namespace(namespace.clone())).await?;
     let gate = read_gate(&client, &namespace).await;
-    let adoption = consider(&snapshot, target, &gate, arguments.yes, Timestamp::now())?;
+    let mut adoption = consider(&snapshot, target, &gate, arguments.yes, Timestamp::now())?;
+    if let Some(found) = snapshot.find(target)
+        && let Some(workload) = found.workload
+    {
+        let tried = trial::run(&client, &snapshot, workload, &found.pods).await;
+        adoption.tried(tried.into_iter().map(|(_, tried)| tried).collect());
+    }
     show(&adoption, arguments.output, || text::render_all(&adoption))?;
     adoption.permit()?;
     if adoption.opted_in || !arguments.yes {
@@ -91,6 +102,14 @@ pub(crate) async fn run(client: Client, namespace: String, arguments: &AdoptArgs
 }
 
 impl Adoption {
+    /// With what a dry run has told.
+    fn tried(&mut self, helpers: Vec<Tried>) {
+        if helpers.iter().any(|each| each.is_refused() && each.pod == Helper::Companion.label()) {
+            self.notes.retain(|note| note != BESIDE_SINGLE);
+        }
+        self.helpers = helpers;
+    }
+
     /// Fails if something is in the way of it.
     fn permit(&self) -> Result<(), Failure> {
         let first = self.in_the_way.first();
@@ -220,6 +239,7 @@ fn consider(
         gate_label,
         in_the_way,
         notes,
+        helpers: Vec::new(),
         answer,
         is_wanted,
     })
@@ -252,13 +272,17 @@ fn for_good(answer: &Answer) -> Option<String> {
     all?.into_iter().next()
 }
 
+/// Said of a workload with a single pod, unless its companion is refused.
+const BESIDE_SINGLE: &str =
+    "it has a single pod: a companion pod tries each version beside it first, and serves if the pod is away for long";
+
 fn single_note(object: &Object, replicas: u32) -> Option<String> {
     if replicas != 1 {
         return None;
     }
     let surge = kind::of_workload(&object.id.group_kind)?.surge(object).err();
     Some(match surge {
-        None => "it has a single pod: a companion pod tries each version beside it first, and serves if the pod is away for long".to_owned(),
+        None => BESIDE_SINGLE.to_owned(),
         Some(why) => format!(
             "it has a single pod, and no companion pod may run beside it, because {why}: its new connections are held, and a version that does \
              not start costs requests until it is rolled back; run two replicas"

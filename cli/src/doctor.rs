@@ -3,6 +3,7 @@
 mod agents;
 pub(crate) mod facts;
 pub(crate) mod findings;
+mod helpers;
 pub(crate) mod read;
 mod surroundings;
 
@@ -15,9 +16,10 @@ use crate::failure::Failure;
 use crate::output::{self, show};
 use findings::{Finding, Level, findings};
 
-pub(crate) async fn run(client: Client, arguments: &DoctorArgs) -> Result<(), Failure> {
+pub(crate) async fn run(client: Client, namespace: &str, arguments: &DoctorArgs) -> Result<(), Failure> {
     // All the lists together are large; on the heap they burden no caller.
-    let facts = Box::pin(read::facts(&client)).await?;
+    let mut facts = Box::pin(read::facts(&client)).await?;
+    facts.helpers = Box::pin(helpers::read(&client, namespace)).await;
     let findings = findings(&facts);
     show(&findings, arguments.output, || text(&findings))?;
     let errors = findings.iter().filter(|finding| finding.level == Level::Error).count();

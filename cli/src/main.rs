@@ -30,6 +30,7 @@ mod set_image;
 mod snapshot;
 mod source;
 mod status;
+mod trial;
 mod undo;
 mod version;
 mod wait;
@@ -112,7 +113,7 @@ async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Why(arguments) => why::run(client, namespace, &arguments).await,
         Command::Plan(arguments) => plan::of_cluster(client, namespace, &arguments).await,
         Command::Adopt(arguments) => adopt::run(client, namespace, &arguments).await,
-        Command::Doctor(arguments) => doctor::run(client, &arguments).await,
+        Command::Doctor(arguments) => doctor::run(client, &namespace, &arguments).await,
         Command::Cleanup(arguments) => {
             let scope = if arguments.all_namespaces { Scope::All } else { Scope::Namespace(namespace) };
             cleanup::run(client, &scope, arguments.yes).await

@@ -2,6 +2,7 @@
 //! there, with an assumed time for each operation; nothing is written.
 
 mod from_files;
+mod helpers;
 mod notes;
 mod pace;
 mod place;
@@ -28,9 +29,12 @@ use target::Way;
 const DEFAULT_NAMESPACE: &str = "default";
 
 pub(crate) async fn of_cluster(client: Client, namespace: String, arguments: &PlanArgs) -> Result<(), Failure> {
-    let snapshot = source::read(&client, &Scope::Namespace(namespace)).await?;
+    let (mut snapshot, now) = (source::read(&client, &Scope::Namespace(namespace)).await?, Timestamp::now());
     let assumed = Assumed { operation_seconds: arguments.operation_seconds, from_files: false };
-    show(&plan(&snapshot, arguments, &assumed, Timestamp::now())?, arguments.output)
+    let refused = helpers::refused(&client, &mut snapshot, arguments, now).await;
+    let mut report = plan(&snapshot, arguments, &assumed, now)?;
+    report.notes.extend(refused);
+    show(&report, arguments.output)
 }
 
 pub(crate) fn of_files(namespace: Option<&str>, arguments: &PlanArgs) -> Result<(), Failure> {

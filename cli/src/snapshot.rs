@@ -185,6 +185,7 @@ impl Snapshot {
         self.controller = Controller::seen(view);
         self.settings = view.map(|view| view.settings.clone()).unwrap_or_default();
         self.installed = view.map(|view| view.installed.clone());
+        self.cluster.prefetch_settings = view.map(|view| view.prefetch.clone()).unwrap_or_default();
         self
     }
 

@@ -5,6 +5,7 @@ mod jobs;
 mod observe;
 mod report;
 mod table;
+mod unwell;
 
 use std::io::{IsTerminal, Write, stdout};
 use std::time::Duration;

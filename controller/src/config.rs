@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use hitless_api::digest::Key;
 use hitless_api::names::{CONTROLLER, CONTROLLER_PORT};
 use hitless_gate::settings::{ImplicitPercent, SkippedKinds};
+use hitless_rollout::prefetch;
 use hitless_runtime::config::{ConfigError, Settings};
 use hitless_runtime::telemetry::Format;
 use hitless_workloads::Installed;
@@ -37,6 +38,9 @@ pub struct Config {
     /// `kusionstack`; none by default. `HITLESS_SWITCHED_OFF`: comma-separated kinds of these that are off all the same: `CollaSet`,
     /// `OperationJob`, `PodOpsLifecycle`; none by default.
     pub installed: Installed,
+    /// What pods that fetch images have besides (docs/contract.md 30). `HITLESS_PREFETCH_LABELS`: comma-separated labels, `cost-center=42`, or
+    /// `team` for the value that the workload's template has; `HITLESS_PREFETCH_ANNOTATIONS`: annotations, in the same way; default: none.
+    pub prefetch: prefetch::Settings,
     /// `HITLESS_CONFIG_KEY`: key of what is recorded of ConfigMaps and Secrets on workloads (docs/contract.md 35); default: none.
     pub config_key: Option<Key>,
 }
@@ -61,6 +65,10 @@ impl Config {
             installed: Installed {
                 components: settings.parsed(Installed::COMPONENTS, ComponentNames::default())?.0,
                 off: settings.parsed(Installed::SWITCHED_OFF, SwitchNames::default())?.0,
+            },
+            prefetch: prefetch::Settings {
+                labels: settings.parsed(prefetch::Settings::LABELS, prefetch::Labels::default())?,
+                annotations: settings.parsed(prefetch::Settings::ANNOTATIONS, prefetch::Annotations::default())?,
             },
             config_key: settings.optional("HITLESS_CONFIG_KEY").map(|text| Key::of(text.trim())),
         })
@@ -124,6 +132,25 @@ mod tests {
         assert_eq!(off.into_iter().collect::<Vec<_>>(), [Switch::CollaSet, Switch::PodOpsLifecycle]);
         let error = read("StatefulSet").unwrap_err().to_string();
         assert!(error.contains("HITLESS_SWITCHED_OFF") && error.contains("StatefulSet"), "{error}");
+    }
+
+    #[test]
+    fn labels_of_pods_that_fetch_are_set_or_refused_by_name() {
+        let read = |name: &'static str, value: &'static str| {
+            Config::read(&Settings::new(move |wanted| match wanted {
+                "POD_NAME" => Some("p".to_owned()),
+                wanted => (wanted == name).then(|| value.to_owned()),
+            }))
+        };
+        let set = read("HITLESS_PREFETCH_LABELS", "team,cost-center=42").unwrap().prefetch;
+        assert_eq!(set.labels, "cost-center=42, team".parse().unwrap());
+        assert_eq!(read("HITLESS_PREFETCH_ANNOTATIONS", "").unwrap().prefetch, prefetch::Settings::default());
+        for (name, value) in
+            [("HITLESS_PREFETCH_LABELS", "hitless.dev/companion"), ("HITLESS_PREFETCH_ANNOTATIONS", "a b=c")]
+        {
+            let error = read(name, value).unwrap_err().to_string();
+            assert!(error.contains(name) && error.contains(value), "{error}");
+        }
     }
 
     #[test]

@@ -35,6 +35,7 @@ use crate::writer::{Outcome, Writer};
 use hitless_rollout::gate_cache::GateCache;
 use hitless_rollout::guard::Guards;
 use hitless_rollout::kuperator::Kuperator;
+use hitless_rollout::prefetch;
 use hitless_rollout::reload::Uses;
 use hitless_rollout::round::{Read, Round, Step, round};
 use hitless_rollout::snapshot::{Evidence, Namespaces};
@@ -79,6 +80,8 @@ pub struct Controller {
     pub gate: hitless_gate::Settings,
     /// Where approvers are looked for.
     pub reach: Reach,
+    /// What pods that fetch images have besides.
+    pub prefetch: Arc<prefetch::Settings>,
     /// What was last seen of the guard; absent where that is not known.
     pub guards: Receiver<Option<Guards>>,
 }
@@ -177,6 +180,7 @@ impl Controller {
         snapshot.epoch = leadership.epoch;
         snapshot.holder.clone_from(&self.holder);
         snapshot.guards.clone_from(&self.guards.borrow());
+        snapshot.prefetch_settings.clone_from(&self.prefetch);
         let uses = Uses::of(&snapshot.objects).keyed(self.config_key.as_ref());
         let wanted = uses.by_namespace();
         self.configs.watch(&wanted);

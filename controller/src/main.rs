@@ -101,6 +101,7 @@ async fn run(config: Config) -> anyhow::Result<()> {
         metrics,
         gate: config.gate,
         reach: config.reach,
+        prefetch: Arc::new(config.prefetch),
         guards: guards_seen,
     };
     // The Lease is given back only after the loop has sent its last write.

@@ -1,5 +1,6 @@
 use super::*;
 use crate::scene::{pod, rollout, with_annotation, with_object, with_rule};
+use crate::trial::Answer as Answered;
 use serde_json::json;
 
 /// Not opted in, all pods of the template.
@@ -198,4 +199,32 @@ fn last_rollouts_that_would_not_have_been_in_place_are_named_and_so_are_labels()
     assert!(text.contains(words), "{text}");
     let text = with([set(1, "web:v1", "web-1"), set(2, "web:v2", "web-1"), set(3, "web:v3", "web-1")]);
     assert!(!text.contains("last"), "{text}");
+}
+
+#[test]
+fn what_a_dry_run_refuses_is_said_with_what_follows_and_is_not_in_the_way() {
+    let mut adoption = considered(&plain(&[new("a")]), true);
+    assert!(adoption.notes.iter().any(|note| note == BESIDE_SINGLE), "{:?}", adoption.notes);
+    let tried = |pod: Helper, answer: Answered, instead: Option<&str>| Tried {
+        pod: pod.label(),
+        image: (pod == Helper::Prefetch).then(|| "web:v2".to_owned()),
+        answer,
+        instead: instead.map(str::to_owned),
+    };
+    let quota = || Answered::Refused("exceeded quota: q".to_owned());
+    adoption.tried(vec![
+        tried(Helper::Prefetch, Answered::NotTried("you may not create pods in team".to_owned()), None),
+        tried(Helper::Companion, quota(), Some("its pods are operated without one")),
+    ]);
+    let text = text::render_all(&adoption);
+    for words in [
+        "pod that fetches images (web:v2): not tried: you may not create pods in team",
+        "companion pod: would be refused: exceeded quota: q; then its pods are operated without one",
+    ] {
+        assert!(text.contains(words), "{words} in {text}");
+    }
+    assert!(!text.contains("tries each version beside it"), "{text}");
+    assert!(adoption.permit().is_ok(), "it is adopted all the same");
+    let json = serde_json::to_value(&adoption).unwrap();
+    assert_eq!(json["helpers"][1]["words"], "exceeded quota: q");
 }

@@ -6,7 +6,8 @@ use super::Adoption;
 use crate::why::render;
 
 pub(super) fn render_all(adoption: &Adoption) -> String {
-    let Adoption { workload, namespace, opted_in, replicas, in_the_way, notes, answer, is_wanted, .. } = adoption;
+    let Adoption { workload, namespace, opted_in, replicas, in_the_way, notes, helpers, answer, is_wanted, .. } =
+        adoption;
     let mut out = String::new();
     // Writing to a String does not fail.
     let state = if *opted_in { "has opted in" } else { "has not opted in" };
@@ -16,6 +17,12 @@ pub(super) fn render_all(adoption: &Adoption) -> String {
     let _ = writeln!(out, "if it were to change now:");
     for line in render(answer).lines() {
         let _ = writeln!(out, "  {line}");
+    }
+    if !helpers.is_empty() {
+        let _ = writeln!(out, "pods that the controller makes for it, tried by a dry run as you:");
+    }
+    for each in helpers {
+        let _ = writeln!(out, "  {}", each.text());
     }
     for why in in_the_way {
         let _ = writeln!(out, "in the way: {why}");

@@ -6,6 +6,8 @@ use hitless_rollout::guard::Guards;
 use hitless_rollout::kuperator::Kuperator;
 use jiff::Timestamp;
 
+use crate::trial::Tried;
+
 /// What was read, or why it could not be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Seen<T> {
@@ -72,7 +74,19 @@ pub(crate) struct Facts {
     pub(crate) leaving_sets: Seen<Vec<String>>,
     /// KusionStack's own manager, if it is seen.
     pub(crate) kuperator: Option<Kuperator>,
+    /// What the API server says of the pods that the controller makes for workloads of the namespace that is asked about.
+    pub(crate) helpers: Helpers,
     pub(crate) now: Timestamp,
+}
+
+/// Of one namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Helpers {
+    pub(crate) namespace: String,
+    /// By workload, e.g. `deployment/web`.
+    pub(crate) tried: BTreeMap<String, Vec<Tried>>,
+    /// So many more have opted in.
+    pub(crate) others: usize,
 }
 
 /// A workload of hitless itself.

@@ -11,7 +11,7 @@ use kube::CustomResourceExt;
 use serde::Serialize;
 
 use super::facts::{Facts, Program, Seen};
-use super::{agents, surroundings};
+use super::{agents, helpers, surroundings};
 use crate::output;
 
 /// How bad it is.
@@ -86,6 +86,7 @@ pub(crate) fn findings(facts: &Facts) -> Vec<Finding> {
     all.extend(rights(facts));
     all.extend(agents::findings(facts));
     all.extend(surroundings::findings(facts));
+    all.extend(helpers::findings(facts));
     all.extend(facts.kuperator.iter().map(|there| {
         Finding::warning(
             there.to_string(),

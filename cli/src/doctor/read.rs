@@ -21,7 +21,7 @@ use kube::api::ListParams;
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
-use super::facts::{AgentPod, Facts, NodeFacts, Program, Report, Seen};
+use super::facts::{AgentPod, Facts, Helpers, NodeFacts, Program, Report, Seen};
 use crate::failure::Failure;
 use crate::source::{kuperator, placement};
 
@@ -78,6 +78,7 @@ pub(crate) async fn facts(client: &Client) -> Result<Facts, Failure> {
         runtime_classes: seen(runtime_classes)?.map(|classes| classes.into_iter().collect()),
         leaving_sets: seen(leaving_sets)?.served(),
         kuperator,
+        helpers: Helpers::default(),
         now: Timestamp::now(),
     })
 }

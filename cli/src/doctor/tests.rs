@@ -1,10 +1,12 @@
+mod helpers;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use hitless_rollout::guard::Guards;
 use hitless_workloads::KINDS;
 use jiff::{SignedDuration, Timestamp};
 
-use super::facts::{AgentPod, Facts, NodeFacts, Program, Report, Seen};
+use super::facts::{AgentPod, Facts, Helpers, NodeFacts, Program, Report, Seen};
 use super::*;
 
 fn names(all: &[&str]) -> Seen<BTreeSet<String>> {
@@ -76,6 +78,7 @@ fn healthy() -> Facts {
         runtime_classes: Seen::Known(BTreeMap::new()),
         leaving_sets: Seen::Known(Vec::new()),
         kuperator: None,
+        helpers: Helpers::default(),
         now: now(),
     }
 }

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use super::now;
 use crate::scene::{
-    pod, restarting, rollout, with_annotation, with_budget, with_grant, with_object, with_reservation, with_rule,
+    pod, restarting, rollout, with_annotation, with_budget, with_event, with_grant, with_object, with_reservation,
+    with_rule,
 };
 use crate::snapshot::{Controller, Snapshot, WorkloadObject};
 
@@ -162,7 +163,23 @@ fn others() -> Vec<Scene> {
             snapshot: native(),
             asked: WEB,
             codes: [0, 4],
-            words: &["Native", "1 of 3", "its native controller, which replaces it"],
+            words: &[
+                "Native",
+                "1 of 3",
+                "wishes nothing, and waits: its native controller, which replaces it",
+                "NativeRollout: a change of spec.template.spec.hostPID",
+            ],
+        },
+        Scene {
+            title: "A pod that does not start any more",
+            what: "The version was judged bad and the workload is halted. One pod does not start with the version before either.",
+            snapshot: dead(),
+            asked: WEB,
+            codes: [1, 1],
+            words: &[
+                "its workload is halted; not ready; kubelet: web: CrashLoopBackOff",
+                "kubectl delete pod -n team web-0",
+            ],
         },
         Scene {
             title: "A single replica is held",
@@ -292,6 +309,19 @@ fn halted() -> Snapshot {
     with_annotation(snapshot, "hitless.dev/halted", &mark.to_string())
 }
 
+/// The first pod does not start with the version before either.
+fn dead() -> Snapshot {
+    let mut snapshot = halted();
+    let mut first = old(0);
+    first["status"]["conditions"] = json!([{"type": "Ready", "status": "False"}]);
+    let state =
+        json!({"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s restarting failed container"}});
+    first["status"]["containerStatuses"] =
+        json!([{"name": "web", "image": "web:v1", "imageID": "", "ready": false, "restartCount": 1, "state": state}]);
+    snapshot.cluster.pods[0] = Arc::new(crate::scene::view(&first));
+    snapshot
+}
+
 fn native() -> Snapshot {
     let snapshot = with_object(rollout(&[old(0), old(1)]), 0, |deployment| {
         deployment["spec"]["paused"] = false.into();
@@ -313,7 +343,11 @@ fn native() -> Snapshot {
     let mut third = new(2);
     third["metadata"]["ownerReferences"][0]["uid"] = "new".into();
     snapshot.cluster.pods.push(Arc::new(crate::scene::view(&third)));
-    snapshot
+    with_event(
+        snapshot,
+        "NativeRollout",
+        "a change of spec.template.spec.hostPID can't be made to running pods; the Deployment controller rolls it",
+    )
 }
 
 fn held() -> Snapshot {

@@ -1,3 +1,4 @@
+mod helpers;
 mod said;
 
 use serde_json::json;

@@ -1,10 +1,12 @@
 //! The controller as its Deployment shows it: how it is set, and whether it runs.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use hitless_api::names::{CONTROLLER, SYSTEM_NAMESPACE};
 use hitless_gate::Settings;
 use hitless_gate::settings::{ImplicitPercent, SkippedKinds};
+use hitless_rollout::prefetch;
 use hitless_runtime::config;
 use hitless_workloads::Installed;
 use hitless_workloads::switch::{ComponentNames, SwitchNames};
@@ -15,6 +17,8 @@ use k8s_openapi::api::apps::v1::Deployment;
 pub(crate) struct ControllerView {
     pub(crate) settings: Settings,
     pub(crate) installed: Installed,
+    /// What pods that fetch images have besides.
+    pub(crate) prefetch: Arc<prefetch::Settings>,
     /// Pods that are wished.
     wanted: i32,
     /// Of these are Ready.
@@ -40,8 +44,8 @@ impl ControllerView {
     pub(crate) fn of(deployment: Deployment) -> Option<Self> {
         let wanted = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
         let ready = deployment.status.as_ref().and_then(|status| status.ready_replicas).unwrap_or_default();
-        let (settings, installed) = settings(&deployment);
-        Some(Self { settings, installed, wanted, ready })
+        let (settings, installed, prefetch) = settings(&deployment);
+        Some(Self { settings, installed, prefetch: Arc::new(prefetch), wanted, ready })
     }
 }
 
@@ -85,7 +89,7 @@ impl Controller {
 }
 
 /// What the controller's Deployment tells it in the environment; what it would refuse to start with counts as the default.
-fn settings(deployment: &Deployment) -> (Settings, Installed) {
+fn settings(deployment: &Deployment) -> (Settings, Installed, prefetch::Settings) {
     let pod = deployment.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
     let variables: BTreeMap<&str, &str> = pod
         .iter()
@@ -102,7 +106,13 @@ fn settings(deployment: &Deployment) -> (Settings, Installed) {
         components: variables.parsed(Installed::COMPONENTS, ComponentNames::default()).unwrap_or_default().0,
         off: variables.parsed(Installed::SWITCHED_OFF, SwitchNames::default()).unwrap_or_default().0,
     };
-    (settings, installed)
+    let prefetch = prefetch::Settings {
+        labels: variables.parsed(prefetch::Settings::LABELS, prefetch::Labels::default()).unwrap_or_default(),
+        annotations: variables
+            .parsed(prefetch::Settings::ANNOTATIONS, prefetch::Annotations::default())
+            .unwrap_or_default(),
+    };
+    (settings, installed, prefetch)
 }
 
 #[cfg(test)]
@@ -127,6 +137,8 @@ mod tests {
         for (name, refused) in [("HITLESS_IMPLICIT_PERCENT", "half"), ("SKIP_POD_TRANSITION_RULES", "webhooks")] {
             assert_eq!(started(json!([{"name": name, "value": refused}])), Settings::default(), "{refused}");
         }
+        let env = json!([{"name": "HITLESS_PREFETCH_LABELS", "value": "team"}]);
+        assert_eq!(view(&json!(2), &json!(2), &env).prefetch.labels, "team".parse().unwrap());
         let skipped = started(json!([{"name": "SKIP_POD_TRANSITION_RULES", "value": "webhook, labelCheck"}]));
         assert_eq!(skipped.skipped_kinds.into_iter().collect::<Vec<_>>(), ["labelCheck", "webhook"]);
     }

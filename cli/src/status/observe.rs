@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use super::at_rest::{IDLE, NOT_OPTED_IN, PAUSED, RESTARTING, operated};
 use super::jobs;
 use super::report::{PodStatus, Report, State, WorkloadStatus, finishing};
+use super::unwell::{dead, kubelet, not_ready};
 use crate::obstacle::InTheWay;
 use crate::snapshot::{EventView, Snapshot};
 
@@ -106,6 +107,11 @@ impl<'a> Observer<'a> {
         let under_way = pods.iter().filter(is_under_way).count();
         let (stage, why) = workload.map_or_else(Default::default, stage);
         let why = if stage == "Finishing" { finishing(under_way) } else { why };
+        let native = workload.filter(|workload| matches!(workload.stage, Stage::Native) && workload.why.is_none());
+        let why = match native.and_then(|workload| self.natively(workload)) {
+            Some(because) => because,
+            None => why,
+        };
         let failure = workload.and_then(|workload| workload.failures.first());
         let halted = failure.map(|(pod, reason)| format!("halted, because {} ended as {reason}", pod.name));
         // So many have failed that nobody goes any more, and the mark is not written yet or can't be.
@@ -213,15 +219,19 @@ impl<'a> Observer<'a> {
             status.needs_change = lasting == Some(Lasting::ByChange);
         } else if group.workload.is_some_and(|workload| is_held_off(workload, uid)) {
             status.state = State::Waiting;
-            "its workload is halted".clone_into(&mut status.why);
+            status.why = match not_ready(pod) {
+                Some(words) => format!("its workload is halted; {}", dead(pod, &words)),
+                None => "its workload is halted".to_owned(),
+            };
             status.stays = true;
         } else if pod.terminating {
             "the pod is being deleted".clone_into(&mut status.why);
         } else if group.workload.is_some_and(|workload| is_replaced(workload, uid)) {
             status.state = State::Waiting;
             "its native controller, which replaces it".clone_into(&mut status.why);
-        } else if !pod.ready() {
-            "not ready".clone_into(&mut status.why);
+        } else if let Some(words) = not_ready(pod) {
+            let is_halted = group.workload.is_some_and(|workload| matches!(workload.stage, Stage::Halted(_)));
+            status.why = if is_halted { dead(pod, &words) } else { words };
         }
         status
     }
@@ -285,6 +295,13 @@ impl<'a> Observer<'a> {
         Some(said.map_or_else(|| format!("reload: {reload}"), |event| format!("{}: {}", event.reason, event.note)))
     }
 
+    /// Why the workload goes natively, if that is the last thing that the controller has said of it.
+    fn natively(&self, workload: &WorkloadReport) -> Option<String> {
+        let events = self.snapshot.events.iter().filter(|event| event.regarding == workload.id.uid);
+        let last = events.max_by_key(|event| event.time)?;
+        (last.reason == NATIVE_ROLLOUT).then(|| format!("{}: {}", last.reason, last.note))
+    }
+
     /// The last thing that the controller said of the workload, if it was that nothing moves.
     fn blocked(&self, group: &Group<'_>) -> Option<String> {
         let uid = &group.workload?.id.uid;
@@ -327,28 +344,13 @@ fn progress(pods: &[PodStatus]) -> String {
     }
 }
 
-/// What the kubelet says of containers that do not run, or are not ready, while the pod's operation waits for them.
-fn kubelet(pod: &PodView, state: State) -> String {
-    let waits = match state {
-        State::Running(Phase::Operating | Phase::Verifying) => true,
-        State::Running(_) | State::UpToDate | State::Waiting | State::Reserved | State::Ended(_) => false,
-    };
-    let said = pod.containers.iter().filter(|_| waits).find_map(|container| {
-        let status = container.status.as_ref()?;
-        let words: Vec<&str> = status.waiting.iter().map(String::as_str).chain(status.trouble.as_deref()).collect();
-        if !words.is_empty() {
-            return Some(format!("kubelet: {}: {}", container.name, words.join(": ")));
-        }
-        let runs_unready = !status.ready && status.running_since.is_some();
-        runs_unready.then(|| format!("kubelet: {} runs and is not ready", container.name))
-    });
-    said.unwrap_or_default()
-}
-
 /// Whether the pod leaves or is held, and why.
 fn mode(grant: &Grant) -> Option<String> {
     (!grant.mode_reason.is_empty()).then(|| format!("{} ({})", grant.mode.as_str(), grant.mode_reason))
 }
+
+/// Reason of the Event that a workload goes natively.
+const NATIVE_ROLLOUT: &str = "NativeRollout";
 
 /// Reason of the Event that no pod of a workload moves.
 pub(crate) const BLOCKED: &str = "RolloutBlocked";
@@ -357,7 +359,7 @@ pub(crate) const BLOCKED: &str = "RolloutBlocked";
 fn last_event<'a>(events: impl IntoIterator<Item = &'a EventView>, uid: &str) -> Option<String> {
     let last = events.into_iter().filter(|event| event.regarding == uid).max_by_key(|event| event.time)?;
     let explains_nothing =
-        ["RolloutHeld", "RolloutFinished", "NativeRollout", "RestartRequested", "OptInRemoved", "FetchingImages"];
+        ["RolloutHeld", "RolloutFinished", NATIVE_ROLLOUT, "RestartRequested", "OptInRemoved", "FetchingImages"];
     let waits = !explains_nothing.contains(&last.reason.as_str());
     waits.then(|| format!("{}: {}", last.reason, last.note))
 }

@@ -67,7 +67,7 @@ pub(crate) struct PodAnswer {
     /// What else is in the way. The first reason is the controller's own; of a Service that is being opened `allowed` is true.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) obstacles: Vec<InTheWay>,
-    /// What status says of it, while it is operated.
+    /// What status says of it, where it is operated, waits for others than us, or is not well.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) why: String,
     /// It waits until somebody does something: neither time nor what is under way helps.
@@ -254,7 +254,11 @@ fn pod(explanation: &Explanation, workload: &WorkloadStatus, status: &PodStatus)
         expected: details.expected.as_ref().map(Expected::from),
         rules,
         obstacles: details.in_the_way.iter().map(InTheWay::from).collect(),
-        why: if matches!(status.state, State::Waiting) { String::new() } else { status.why.clone() },
+        // Of one that wishes something the obstacles and the rules say it.
+        why: match status.state {
+            State::Waiting if known.wish.is_some() => String::new(),
+            _ => status.why.clone(),
+        },
         stays: match status.state {
             State::Running(_) | State::Reserved => {
                 details.rules.iter().flat_map(|verdict| &verdict.rules).any(hitless_rollout::round::rule_stays)

@@ -1,3 +1,5 @@
+mod unwell;
+
 use std::sync::Arc;
 
 use hitless_api::{PodTransitionRule, TransitionBudget};

@@ -78,14 +78,19 @@ fn pod(out: &mut String, pod: &PodAnswer, others: &[&str], nothing: &str) -> std
             let why = if pod.why.is_empty() { String::new() } else { format!(": {}", pod.why) };
             writeln!(out, ": its operation ended as {}{why}", pod.state)?;
         }
-        (_, false) if pod.allowed => writeln!(out, ": wishes nothing; if it did, {nothing} would be in the way")?,
-        (_, false) => writeln!(out, ": wishes nothing; if it did, it would wait")?,
+        (State::Waiting, false) if !pod.why.is_empty() => writeln!(out, ": wishes nothing, and waits: {}", pod.why)?,
+        (_, false) if pod.allowed => {
+            writeln!(out, ": wishes nothing{}; if it did, {nothing} would be in the way", aside(pod))?;
+        }
+        (_, false) => writeln!(out, ": wishes nothing{}; if it did, it would wait", aside(pod))?,
     }
     pod.asked_by.as_ref().map_or(Ok(()), |asked_by| writeln!(out, "  asked for by {asked_by}"))?;
     for (container, image) in &pod.images {
         writeln!(out, "  image of {container}: {} -> {}", image.from, image.to)?;
     }
-    if let Some(expected) = &pod.expected {
+    // What would be if it wished something is not what is going to happen.
+    let is_supposed = pod.state == State::Waiting && pod.wishes.is_none();
+    if let Some(expected) = pod.expected.as_ref().filter(|_| !is_supposed) {
         writeln!(out, "  {expected}")?;
         writeln!(out, "      clients: {}", expected.clients_see)?;
     }
@@ -94,7 +99,12 @@ fn pod(out: &mut String, pod: &PodAnswer, others: &[&str], nothing: &str) -> std
         writeln!(out, "  ! {}: {}", obstacle.reason, obstacle.text)?;
         obstacle.unblock.as_ref().map_or(Ok(()), |unblock| writeln!(out, "      to unblock: {unblock}"))?;
     }
-    pod.rules.iter().try_for_each(|answer| rule(out, answer))
+    pod.rules.iter().filter(|_| !is_supposed).try_for_each(|answer| rule(out, answer))
+}
+
+/// What is to be known of a pod that wishes nothing: it is not ready, or is being deleted.
+fn aside(pod: &PodAnswer) -> String {
+    if pod.why.is_empty() { String::new() } else { format!(" ({})", pod.why) }
 }
 
 fn rule(out: &mut String, answer: &RuleAnswer) -> std::fmt::Result {

@@ -3,6 +3,7 @@
 //! The controller carries the writes out; `kubectl hitless` asks the same function and tells. Nothing else decides.
 
 pub mod ask;
+pub mod beforehand;
 pub mod companion;
 pub mod gate_cache;
 pub mod guard;

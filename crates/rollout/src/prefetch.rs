@@ -4,10 +4,12 @@
 //! A container that cannot be started, and not an image volume: it works with every version of Kubernetes, needs no
 //! image of ours in a foreign namespace, tells the digest, and asks for no room on the node once it has ended.
 
+mod extra;
 mod images;
 mod manifest;
 mod view;
 
+pub use extra::{Annotations, Chosen, Extra, Labels, Settings, choose};
 pub use images::{NamePool, NodeImages};
 pub use manifest::manifest;
 pub use view::{PrefetchState, PrefetchView};
@@ -32,6 +34,8 @@ pub struct Pull {
     /// Requests and limits of the container that it is for ([`hitless_api::pod::ContainerSpec::resources`]). Who shares a prefetch pod may
     /// have others, so they are no part of its key.
     pub resources: Option<Box<str>>,
+    /// What its pod has besides, once that is made. No part of its key either.
+    pub extra: Extra,
 }
 
 /// What a prefetch pod asks for.
@@ -55,6 +59,7 @@ impl Pull {
             policy: container.pull_policy,
             identity: pod.pull_identity.clone(),
             resources: container.resources.clone(),
+            extra: Extra::default(),
         })
     }
 
@@ -67,8 +72,15 @@ impl Pull {
     /// Value of the label `hitless.dev/prefetch`: the same pull always has the same.
     #[must_use]
     pub fn key(&self) -> String {
-        let Self { namespace, node, image, policy, identity: PullIdentity { service_account, secrets }, resources: _ } =
-            self;
+        let Self {
+            namespace,
+            node,
+            image,
+            policy,
+            identity: PullIdentity { service_account, secrets },
+            resources: _,
+            extra: _,
+        } = self;
         digest::short(&json!([namespace, node, image, policy.name(), service_account, secrets]))
     }
 }

@@ -258,6 +258,7 @@ impl<'a, 'g> Pass<'a, 'g> {
         events.extend(overdue.notes(&wishes));
         events.extend(events::not_fetched(&wishes, &images));
         events.extend(events::fetching(&wishes, &verdicts));
+        events.extend(prefetches.notes);
         events.extend(events::without_agent(&wishes, &ended, snapshot, draft.now));
         events.extend(events::too_large(snapshot));
         events.extend(slow.notes.into_iter().chain(away));

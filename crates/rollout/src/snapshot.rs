@@ -16,7 +16,7 @@ use crate::guard::Guards;
 use crate::kuperator::Kuperator;
 use crate::mode::{AgentStatus, PolicyView, ServiceView};
 use crate::pools::{PoolKey, PoolReading, ProviderView};
-use crate::prefetch::{NodeImages, PrefetchView};
+use crate::prefetch::{self, NodeImages, PrefetchView};
 use crate::reload::Finds;
 use hitless_api::node_transition::AgentInfo;
 use hitless_api::pod::PodView;
@@ -255,6 +255,8 @@ pub struct Snapshot {
     pub rule_states: BTreeMap<(String, String), Vec<RuleState>>,
     /// Agents by node; a node that is not listed has just been seen for the first time.
     pub agents: BTreeMap<String, AgentState>,
+    /// What pods that fetch images have besides, as the controller is told.
+    pub prefetch_settings: Arc<prefetch::Settings>,
     /// What is known of this term's own writes.
     pub own_writes: OwnWrites,
     /// What [`crate::round::Round::reads`] asked for earlier.

@@ -66,7 +66,8 @@ pub enum CompanionWish {
 
 impl CompanionWish {
     /// What is not understood is as good as absent.
-    fn of(root: &Object) -> Self {
+    #[must_use]
+    pub fn of(root: &Object) -> Self {
         match root.annotations.get(annotations::COMPANION).map(String::as_str) {
             Some(COMPANION_ALWAYS) => Self::Always,
             Some(COMPANION_NEVER) => Self::Never,

@@ -1,5 +1,7 @@
 //! The prefetch pod itself. `manifests/policies/controller.yaml` lets the controller make no other.
 
+use std::collections::BTreeMap;
+
 use hitless_api::ObjectRef;
 use hitless_api::names::{annotations, labels};
 use serde_json::{Value, json};
@@ -46,29 +48,32 @@ pub fn manifest(pull: &Pull, attempt: u32, resources: Resources, owner: &ObjectR
         let secrets = pull.identity.secrets.iter().map(|name| json!({"name": name}));
         spec["imagePullSecrets"] = secrets.collect();
     }
-    json!({
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": pull.pod_name(attempt),
-            "namespace": pull.namespace,
-            "labels": {
-                labels::PREFETCH: pull.key(),
-                // It is in no Service, so it needs no readiness gate; and no sidecar, which would never end.
-                labels::GATE: "disabled",
-                "sidecar.istio.io/inject": "false",
-                "app.kubernetes.io/managed-by": "hitless",
-            },
-            "annotations": {
-                annotations::IMAGE: pull.image,
-                "linkerd.io/inject": "disabled",
-                "cluster-autoscaler.kubernetes.io/safe-to-evict": "true",
-            },
-            // Not its controller: a native controller counts what it controls.
-            "ownerReferences": [owner_reference(owner, false)],
+    let mut metadata = json!({
+        "name": pull.pod_name(attempt),
+        "namespace": pull.namespace,
+        "labels": own_labels(pull),
+        "annotations": {
+            annotations::IMAGE: pull.image,
+            "linkerd.io/inject": "disabled",
+            "cluster-autoscaler.kubernetes.io/safe-to-evict": "true",
         },
-        "spec": spec,
-    })
+        // Not its controller: a native controller counts what it controls.
+        "ownerReferences": [owner_reference(owner, false)],
+    });
+    pull.extra.add_to(&mut metadata);
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+}
+
+/// The labels that each has. `manifests/policies/made-pods.yaml` lists them, too.
+pub(super) fn own_labels(pull: &Pull) -> BTreeMap<String, String> {
+    let all = [
+        (labels::PREFETCH, pull.key()),
+        // It is in no Service, so it needs no readiness gate; and no sidecar, which would never end.
+        (labels::GATE, "disabled".to_owned()),
+        ("sidecar.istio.io/inject", "false".to_owned()),
+        ("app.kubernetes.io/managed-by", "hitless".to_owned()),
+    ];
+    all.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
 fn stated(pull: &Pull, resources: Resources) -> Value {
@@ -83,6 +88,7 @@ fn stated(pull: &Pull, resources: Resources) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::prefetch::Extra;
     use hitless_api::{GroupKind, PullIdentity, PullPolicy};
     use k8s_openapi::api::core::v1::{Pod, ResourceRequirements};
 
@@ -95,6 +101,7 @@ mod tests {
             policy: PullPolicy::Always,
             identity: PullIdentity { service_account: Some("web".to_owned()), secrets: vec!["login".to_owned()] },
             resources: Some(r#"{"requests":{"cpu":"50m"},"limits":{"cpu":"100m"}}"#.into()),
+            extra: Extra::default(),
         };
         let owner = ObjectRef {
             group_kind: GroupKind::new("apps", "Deployment"),
@@ -124,5 +131,16 @@ mod tests {
         let (plain, unstated) = (Pull { resources: None, ..pull.clone() }, json!({}));
         assert_eq!(manifest(&plain, 3, Resources::OfContainer, &owner)["spec"]["containers"][0]["resources"], unstated);
         assert_eq!(plain.key(), pull.key(), "who shares an image and a node shares the pod");
+        let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        let extra = Extra {
+            labels: [pair("team", "shop"), pair("sidecar.istio.io/inject", "true")].into(),
+            annotations: [pair("owner", "shop"), pair(annotations::IMAGE, "evil")].into(),
+        };
+        let more = Pull { extra, ..pull.clone() };
+        assert_eq!(more.key(), pull.key(), "and whatever else it has");
+        let metadata = manifest(&more, 3, Resources::None, &owner)["metadata"].clone();
+        assert_eq!((&metadata["labels"]["team"], &metadata["annotations"]["owner"]), (&json!("shop"), &json!("shop")));
+        assert_eq!(metadata["labels"]["sidecar.istio.io/inject"], "false", "ours have precedence");
+        assert_eq!(metadata["annotations"][annotations::IMAGE], "web:v2");
     }
 }

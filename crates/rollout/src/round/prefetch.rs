@@ -3,17 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hitless_api::ObjectRef;
+use hitless_api::event::{EventNote, Severity};
 use hitless_api::pod::PodView;
-use hitless_workloads::{PodIntent, image};
+use hitless_workloads::{Object, PodIntent, image, kind};
 use jiff::{SignedDuration, Timestamp};
 
 use super::PodVerdict;
 use super::candidates::Basis;
 use super::change::Change;
+use super::events::note;
 use super::images::{Known, begins_by, gives_up_at, pulls, pulls_of};
 use super::wait_reason::WaitReason;
 use super::write::PrefetchWrite;
-use crate::prefetch::{PrefetchState, PrefetchView, Pull, Resources};
+use crate::prefetch::{PrefetchState, PrefetchView, Pull, Resources, choose};
 
 /// So many nodes fetch the same image at a time, so that a registry is not overrun, and a bad tag is not tried everywhere.
 const NODES_AT_A_TIME: usize = 10;
@@ -27,6 +29,10 @@ const REJECTED_AFTER: SignedDuration = SignedDuration::from_secs(10);
 pub(super) struct Prefetches<'a> {
     pub(super) changes: Vec<Change<'a>>,
     pub(super) wake_at: Option<Timestamp>,
+    /// Which labels that administrators want these pods do not get.
+    pub(super) notes: Vec<EventNote>,
+    /// uids of the workloads of which that is told.
+    told: BTreeSet<String>,
 }
 
 /// A pod that waits for an image.
@@ -39,7 +45,7 @@ struct Waiter<'v> {
 
 /// Once the verdicts are known: who waits for an image gets it, in the workloads' order; what nobody needs any more is deleted.
 pub(super) fn decide<'a>(basis: &Basis<'a, '_>, verdicts: &[PodVerdict], now: Timestamp) -> Prefetches<'a> {
-    let mut prefetches = Prefetches { changes: Vec::new(), wake_at: None };
+    let mut prefetches = Prefetches { changes: Vec::new(), wake_at: None, notes: Vec::new(), told: BTreeSet::new() };
     let wanted = wanted(basis, verdicts);
     prefetches.delete(basis, &wanted);
     let mut waiters: Vec<Waiter<'_>> = verdicts.iter().filter_map(|verdict| waiter(basis, verdict)).collect();
@@ -103,8 +109,15 @@ impl Prefetches<'_> {
         self.wake_at = Some(self.wake_at.map_or(due, |at| at.min(due)));
     }
 
-    fn create(&mut self, pull: Pull, basis: &Basis<'_, '_>, owner: ObjectRef) {
+    fn create(&mut self, mut pull: Pull, basis: &Basis<'_, '_>, owner: ObjectRef) {
         let key = pull.key();
+        let template = basis.wishes.world.object(&owner.uid).and_then(Object::template);
+        let chosen = choose(basis.snapshot, &pull, template);
+        if let Some(text) = chosen.text().filter(|_| self.told.insert(owner.uid.clone())) {
+            let regarding = owner.reference(kind::version(&owner.group_kind));
+            self.notes.push(note(regarding, Severity::Warning, "PrefetchLabelsLeftOut", text));
+        }
+        pull.extra = chosen.extra;
         let attempt = basis.images.attempts(&key).first().map_or(0, |latest| latest.attempt).saturating_add(1);
         // Most namespaces want nothing stated, and where nothing is a node that is full takes the pod all the same.
         let is_refused = basis.images.refusals.has_refused(&pull, &key);

@@ -8,6 +8,7 @@ mod crowd;
 mod decorations;
 mod dependency;
 mod finalizers;
+mod guests;
 mod inoperable;
 mod labels;
 mod last_endpoint;

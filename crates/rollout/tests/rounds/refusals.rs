@@ -15,7 +15,7 @@ use crate::scene::{decide, now};
 const WORDS: &str = "admission webhook \"policy\" denied the request: every pod needs the label app";
 
 /// A StatefulSet of three whose next image is on no node.
-fn unfetched() -> Snapshot {
+pub(crate) fn unfetched() -> Snapshot {
     let mut snapshot = rollout([(V1, Is::Ready), (V1, Is::Ready), (V1, Is::Ready)]);
     let bare = NodeView { images: NodeImages::default(), ..NodeView::clone(&snapshot.nodes["n1"]) };
     snapshot.nodes = BTreeMap::from([("n1".to_owned(), Arc::new(bare))]);

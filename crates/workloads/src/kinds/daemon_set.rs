@@ -130,7 +130,7 @@ impl Kind for DaemonSets {
 }
 
 fn subject<'a>(set: DaemonSet<'a>, world: &World<'a>) -> Subject<'a> {
-    let DaemonSetBody { ref template, ref strategy, ref status, placement: _ } = *set.body;
+    let DaemonSetBody { ref template, ref strategy, ref status, placement: _, selector: _ } = *set.body;
     let revisions = revision::by_hash(world.children(&set.object.id.uid));
     let is_current = status.observed_generation >= set.generation;
     // The newest of the template's revisions: its hash and the count of template changes are what pods are known by.

@@ -1,6 +1,6 @@
 //! Who finds pods by their labels.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use hitless_api::selector;
@@ -84,7 +84,28 @@ struct Asked<'k> {
     after: bool,
 }
 
-impl Selection<'_> {
+impl<'a> Selection<'a> {
+    /// Whether it selects a pod with these labels. What is not understood selects nobody.
+    #[must_use]
+    pub fn selects(&self, labels: &BTreeMap<String, String>) -> bool {
+        match self.by {
+            By::Labels(by) => !by.is_empty() && by.iter().all(|(key, value)| labels.get(key) == Some(value)),
+            By::Selector(by) => selector::read(by).is_ok_and(|selector| selector.matches(labels)),
+        }
+    }
+
+    /// The labels that it asks for.
+    #[must_use]
+    pub fn keys(&self) -> BTreeSet<&'a str> {
+        match self.by {
+            By::Labels(by) => by.keys().map(String::as_str).collect(),
+            By::Selector(by) => {
+                let requirements = by.match_expressions.iter().flatten().map(|each| each.key.as_str());
+                by.match_labels.iter().flatten().map(|(key, _)| key.as_str()).chain(requirements).collect()
+            }
+        }
+    }
+
     fn moved_by<'k>(&self, from: &'k BTreeMap<String, String>, to: &'k BTreeMap<String, String>) -> Option<&'k str> {
         let mut asked: Vec<Asked<'k>> = Vec::new();
         let mut ask = |key: &str, meets: &dyn Fn(Option<&str>) -> bool| -> bool {

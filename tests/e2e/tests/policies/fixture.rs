@@ -1,5 +1,6 @@
 //! Objects that the rows of the table are about.
 
+mod controller;
 mod exec_hooks;
 mod kusionstack;
 mod pods;
@@ -17,6 +18,7 @@ use hitless_api::names;
 use serde_json::json;
 
 use crate::request::{Api, Call, USERS};
+use controller::Before;
 use exec_hooks::create_exec_hooks;
 pub(crate) use exec_hooks::{command, drain_policies, drain_policy};
 pub(crate) use kusionstack::{claim, claims, colla_set_pod, colla_sets, node_rights, operation_jobs, revision};
@@ -49,15 +51,14 @@ pub(crate) const NODES: &str = "policy-test-nodes";
 /// Name of a pod in [`GATED`] that takes part in PodOpsLifecycle.
 pub(crate) const LABELLED_POD: &str = "policy-test-labelled";
 const ROLE: &str = "policy-test-wide";
-const CONTROLLER_DEPLOYMENT: &str = "/apis/apps/v1/namespaces/hitless-system/deployments/hitless-controller";
 const PATIENCE: Duration = Duration::from_mins(2);
 
 /// What was created, and what has to be restored.
 pub(crate) struct Fixture {
     /// uid of [`AGENT_POD`].
     pub(crate) agent_uid: String,
-    /// Replicas of the controller before it was stopped; `None` where none is installed.
-    controller_replicas: Option<i64>,
+    /// The controller before it was stopped.
+    controller: Before,
 }
 
 /// Files and directories of the manifests: everything but the programs.
@@ -118,8 +119,8 @@ impl Fixture {
     /// Creates everything; what an earlier run left is removed first.
     pub(crate) async fn create(api: &Api) -> anyhow::Result<Self> {
         install()?;
-        let controller_replicas = stop_controller(api).await?;
-        let fixture = Self { agent_uid: String::new(), controller_replicas };
+        let controller = controller::stop(api).await?;
+        let fixture = Self { agent_uid: String::new(), controller };
         match fixture.fill(api).await {
             Ok(agent_uid) => Ok(Self { agent_uid, ..fixture }),
             Err(error) => {
@@ -175,10 +176,7 @@ impl Fixture {
     /// Removes everything and starts the controller again.
     pub(crate) async fn remove(self, api: &Api) -> anyhow::Result<()> {
         self.clear(api).await?;
-        if let Some(replicas) = self.controller_replicas {
-            api.admin(&Call::merge(CONTROLLER_DEPLOYMENT, json!({"spec": {"replicas": replicas}}))).await?;
-        }
-        Ok(())
+        self.controller.put_back(api).await
     }
 
     async fn clear(&self, api: &Api) -> anyhow::Result<()> {
@@ -216,21 +214,6 @@ async fn eventually(what: &str, is_so: impl AsyncFn() -> bool) -> anyhow::Result
         }
     };
     tokio::time::timeout(PATIENCE, wait).await.with_context(|| format!("waited for {what}"))
-}
-
-/// A controller that runs would lift the fixture's holds.
-async fn stop_controller(api: &Api) -> anyhow::Result<Option<i64>> {
-    let Ok(deployment) = api.admin(&Call::get(CONTROLLER_DEPLOYMENT)).await else { return Ok(None) };
-    api.admin(&Call::merge(CONTROLLER_DEPLOYMENT, json!({"spec": {"replicas": 0}}))).await?;
-    let list = Call::get(format!(
-        "{}?labelSelector=app.kubernetes.io/name%3Dhitless-controller",
-        pods(names::SYSTEM_NAMESPACE)
-    ));
-    eventually("the controller to stop", async || {
-        api.admin(&list).await.is_ok_and(|list| list["items"].as_array().is_some_and(Vec::is_empty))
-    })
-    .await?;
-    Ok(deployment["spec"]["replicas"].as_i64())
 }
 
 async fn give_wide_rights(api: &Api) -> anyhow::Result<()> {

@@ -1,5 +1,6 @@
 //! What only DaemonSets have.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -17,6 +18,8 @@ pub type DaemonSet<'a> = Typed<'a, DaemonSetBody>;
 pub struct DaemonSetBody {
     /// `spec.updateStrategy` as it is.
     pub strategy: Value,
+    /// `spec.selector`: the DaemonSet controller takes on every pod without a controller that it selects.
+    pub selector: LabelSelector,
     /// `spec.template`.
     pub template: Template,
     /// On which nodes it may have pods.
@@ -55,13 +58,15 @@ struct Raw {
 #[serde(rename_all = "camelCase", default)]
 struct RawSpec {
     update_strategy: Value,
+    selector: LabelSelector,
     template: Value,
 }
 
 impl From<Raw> for DaemonSetBody {
     fn from(Raw { spec, status }: Raw) -> Self {
         let placement = Placement::of(&spec.template);
-        Self { strategy: spec.update_strategy, template: Template::new(spec.template), placement, status }
+        let RawSpec { update_strategy, selector, template } = spec;
+        Self { strategy: update_strategy, selector, template: Template::new(template), placement, status }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use hitless_api::names::{KUBE_SYSTEM, SYSTEM_NAMESPACE};
 use hitless_api::{GroupKind, ObjectRef, PullIdentity, PullPolicy};
-use hitless_rollout::prefetch::{Pull, Resources, manifest};
+use hitless_rollout::prefetch::{Extra, Pull, Resources, manifest};
 use serde_json::{Value, json};
 
 use super::{allowed, denied};
@@ -15,7 +15,7 @@ const ANY: &str = "ValidatingAdmissionPolicy 'hitless-controller-";
 
 /// The pod that fetches an image, as the controller makes it, and with one thing changed.
 pub(super) fn rows() -> Vec<Row> {
-    [form(), runs_nothing()].into_iter().flatten().collect()
+    [form(), labels(), runs_nothing()].into_iter().flatten().collect()
 }
 
 fn pod() -> Value {
@@ -26,6 +26,7 @@ fn pod() -> Value {
         policy: PullPolicy::IfNotPresent,
         identity: PullIdentity::default(),
         resources: None,
+        extra: Extra::default(),
     };
     let group_kind = GroupKind::new("apps", "Deployment");
     let owner = ObjectRef { group_kind, namespace: NAMESPACE.to_owned(), name: "held".to_owned(), uid: "u".to_owned() };
@@ -35,7 +36,9 @@ fn pod() -> Value {
 fn make(changes: &[(&str, Value)]) -> Call {
     let mut pod = pod();
     for (path, value) in changes {
-        if let Some(at) = path.rsplit_once('/').and_then(|(parent, key)| Some(&mut pod.pointer_mut(parent)?[key])) {
+        let at = path.rsplit_once('/');
+        let at = at.and_then(|(parent, key)| Some(&mut pod.pointer_mut(parent)?[key.replace("~1", "/")]));
+        if let Some(at) = at {
             *at = value.clone();
         }
     }
@@ -113,6 +116,26 @@ fn form() -> Vec<Row> {
         ),
         denied(Who::Uninstall, "nor does who leaves", ours, Call::delete(format!("{}/settled-0", pods(NAMESPACE)))),
         denied(Who::Uninstall, "nor any other one", ours, Call::delete(format!("{}/free", pods(NAMESPACE)))),
+    ]
+}
+
+/// The administrator's setting is in `fixture/controller.rs`.
+fn labels() -> Vec<Row> {
+    let named = "labels that HITLESS_PREFETCH_LABELS of Deployment hitless-controller names";
+    let label = |key: &str, value: &str| one(&format!("/metadata/labels/{key}"), json!(value));
+    let lie = ("/metadata/annotations/hitless.dev~1labelled", json!("hitless.dev/prefetch"));
+    vec![
+        allowed(Who::Controller, "a label that the administrator names has any value", label("team", "shop")),
+        allowed(Who::Controller, "or the one that he says", label("cost-center", "42")),
+        denied(Who::Controller, "but no other value then", named, label("cost-center", "43")),
+        denied(Who::Controller, "nor any other label", named, label("app", "web")),
+        denied(Who::Controller, "nor one of hitless' own", named, label("hitless.dev~1instance", "x")),
+        denied(
+            Who::Controller,
+            "whatever it says of its labels itself",
+            named,
+            make(&[lie, ("/metadata/labels/app", json!("web"))]),
+        ),
     ]
 }
 
