@@ -212,8 +212,10 @@ impl Controller {
                     }
                     Answer::Absent => self.retries.failed(key, &Refusal::Gone.error(), passed(ground.now)),
                     Answer::Refused(why) => {
-                        if why == Refusal::Transient {
-                            self.memory.uncertain(write);
+                        match why {
+                            Refusal::Transient => self.memory.uncertain(write),
+                            Refusal::Denied(words) => self.memory.refused(write, words, ground.wall(self.skew)),
+                            Refusal::Conflict | Refusal::Gone => {}
                         }
                         if let (Refusal::Conflict, Write::Service(write)) = (why, write)
                             && let Some(current) =
