@@ -16,7 +16,7 @@ const NAME: &str = "http";
 
 /// What an owner writes of ports into a template: workers have none.
 pub(crate) fn write(chance: &mut Chance, template: &mut Value) {
-    let is_worker = chance.happens(1_500);
+    let is_worker = chance.happens(2_500);
     let ports = if is_worker { json!([]) } else { json!([{"name": NAME, "containerPort": 80}]) };
     template["spec"]["containers"][0]["ports"] = ports;
 }
@@ -25,6 +25,11 @@ pub(crate) fn write(chance: &mut Chance, template: &mut Value) {
 pub(crate) fn of_service(chance: &mut Chance, manifest: &mut Manifest) {
     manifest.port = chance.pick(&[80, 8080]);
     manifest.by_name = chance.happens(4_000).then_some(NAME);
+}
+
+/// Whether a namespace has a Service for all of its pods, beside those that have one anyway.
+pub(crate) fn is_shared(chance: &mut Chance) -> bool {
+    chance.happens(3_000)
 }
 
 /// Whether a StatefulSet has a Service for each of its pods.

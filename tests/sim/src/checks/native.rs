@@ -42,7 +42,9 @@ impl Checks {
         if !let_go {
             return;
         }
-        if self.sent_natively.remove(&next.id.uid) {
+        // Where admission refuses the pods that would fetch an image, new pods tell whether it means the image.
+        let is_refused = self.plays_native && server.has_refused.contains(&next.id.namespace);
+        if self.sent_natively.remove(&next.id.uid) || is_refused {
             // What its native controller makes of it is played where versions go on.
             self.is_over = !self.plays_native;
             self.rolling.insert(next.id.uid.clone());

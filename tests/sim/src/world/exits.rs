@@ -2,7 +2,7 @@
 //! In the end all of these exits are taken, and everything has to reach its target.
 
 use hitless_api::ObjectRef;
-use hitless_rollout::round::{Explanation, Lasting, PodReport};
+use hitless_rollout::round::{Explanation, Lasting, NotFetched, PodReport, WaitReason};
 use hitless_rollout::snapshot::RuleView;
 
 use super::World;
@@ -27,6 +27,12 @@ impl World {
                 Some(Lasting::ByItself) | None => {
                     return Err(format!("pod {pod} waits for what ends by itself, and nothing is going on ({text})"));
                 }
+            }
+            let waiting = report.verdict.as_ref().and_then(|verdict| verdict.waiting.as_ref());
+            if let Some(WaitReason::ImageNotFetched { why: NotFetched::Refused(words), .. }) = waiting
+                && words.contains("quota")
+            {
+                return Err(format!("pod {pod} waits for a helper pod that a quota refuses ({text})"));
             }
             if text.is_empty() {
                 return Err(format!("pod {pod} waits, and nothing says what for"));

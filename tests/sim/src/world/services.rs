@@ -27,6 +27,10 @@ pub(super) fn services(namespace: &str, user: &mut User, ground: &mut Ground) {
         manifests.push(Manifest::new(namespace, "all", ("all", "yes")));
     }
     manifests.extend(own_services(namespace, user, ground));
+    let is_shared = ground.ports.as_mut().is_some_and(ports::is_shared);
+    if is_shared && !manifests.iter().any(|manifest| manifest.name == "all") {
+        manifests.push(Manifest::new(namespace, "all", ("all", "yes")));
+    }
     for mut manifest in manifests {
         let Ground { chance, node_local, server, checks, has_companions, ports, .. } = ground;
         if let Some(ports) = ports {

@@ -51,4 +51,20 @@ pub(crate) const BUGS: &[Bug] = &[
             "    pub fn is_brief(&self) -> bool {\n        match self {\n            Self::AgentNotReady { .. } if MUTANT => true,",
         )],
     },
+    Bug {
+        what: "a quota that refuses the pod that would fetch an image keeps a pod from going",
+        changes: &[(
+            "crates/rollout/src/round/images.rs",
+            "let refusal = self.refusal(pull, key).filter(|refusal| refusal.is_about_room());",
+            "let refusal = self.refusal(pull, key).filter(|refusal| !MUTANT && refusal.is_about_room());",
+        )],
+    },
+    Bug {
+        what: "a worker without the port stands in for the pod that has it",
+        changes: &[(
+            "crates/rollout/src/mode/service.rs",
+            "Target::Number(_) => declares(other) || !declares(pod),",
+            "Target::Number(_) => MUTANT || declares(other) || !declares(pod),",
+        )],
+    },
 ];
