@@ -62,7 +62,7 @@ use std::sync::Arc;
 
 use hitless_api::pod::PodView;
 use hitless_rollout::mode::ServiceView;
-use hitless_rollout::snapshot::RuleView;
+use hitless_rollout::snapshot::{NodeView, RuleView};
 use hitless_workloads::Object;
 use hitless_world::kubelet::runs;
 use jiff::Timestamp;
@@ -95,9 +95,29 @@ pub(crate) struct Seen {
     pub(crate) rules: Vec<Arc<RuleView>>,
     pub(crate) objects: Vec<Arc<Object>>,
     pub(crate) services: Vec<Arc<ServiceView>>,
+    /// uids of pods that are not available and on a node that has not answered for so long that nobody waits for them.
+    pub(crate) lost: BTreeSet<String>,
 }
 
 impl Seen {
+    /// Of these pods those on a node that is lost: after a minute, and pods that are made anew elsewhere after five and a half.
+    pub(crate) fn lost<'a>(
+        pods: impl IntoIterator<Item = &'a Arc<PodView>>,
+        nodes: impl IntoIterator<Item = &'a NodeView>,
+        now: Timestamp,
+    ) -> BTreeSet<String> {
+        let away = |node: &NodeView| Some((node.name.clone(), now.duration_since(node.not_ready_since?).as_secs()));
+        let away: BTreeMap<String, i64> = nodes.into_iter().filter_map(away).collect();
+        let is_lost = |pod: &&Arc<PodView>| {
+            let is_replaced = pod.owner.as_ref().is_some_and(|owner| owner.group_kind.kind == "ReplicaSet");
+            let patience = if is_replaced { 330 } else { 60 };
+            // Clocks are wrong by some seconds.
+            let seconds = pod.node.as_ref().and_then(|node| away.get(node));
+            !pod.available() && seconds.is_some_and(|seconds| seconds + 10 >= patience)
+        };
+        pods.into_iter().filter(is_lost).map(|pod| pod.id.uid.clone()).collect()
+    }
+
     /// A load balancer outside of the cluster sends that pod connections for one of its Services.
     fn is_controlled(&self, uid: &str) -> bool {
         let mut controlled = self.services.iter().filter(|service| service.control.is_some());

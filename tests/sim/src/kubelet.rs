@@ -233,7 +233,7 @@ impl Kubelet {
                     // The back-off of a container that crashes again and again is long; after a single crash it is short.
                     let again = ground.chance.delay(300 * MS, 10 * SECOND);
                     let number = image_number(&run.image).unwrap_or_default();
-                    let kind = ground.images.get(number).copied().unwrap_or(Image::Crashes);
+                    let kind = ground.images.get(number).copied().unwrap_or(Image::NeverReady);
                     let mut course = course(kind, run.attempts, &pod, &run.image, ground).into_iter();
                     let is_hopeless = run.attempts >= ATTEMPTS && course.any(|(_, turn)| turn == Turn::End);
                     let crashes = kind == Image::Crashes || ground.servers.is_some() && is_hopeless;
