@@ -81,7 +81,9 @@ impl Checks {
                 self.undone(server, grant, after.rollback.as_deref().unwrap_or_default());
             }
             if let Some(result) = after.result.as_ref().filter(|result| {
-                result.outcome == Outcome::Failed && result.reason == TransitionResult::ROLLBACK_NOT_READY
+                // Where it is not even put back in time, nothing is said of it.
+                let is_started = after.message.contains("not ready in time");
+                is_started && result.outcome == Outcome::Failed && result.reason == TransitionResult::ROLLBACK_NOT_READY
             }) {
                 self.condemned(server, grant, &result.reason, |change| &change.from);
             }
@@ -109,7 +111,7 @@ impl Checks {
         let since = when(grant.granted.0) - SKEW;
         let is_alone_and_crashes =
             grant.verify.alone && self.versions.starts.get(number).is_some_and(|start| start.crashes > 1);
-        if let Some(allowed) = self.comes_up(server, owner, number).filter(|_| !is_alone_and_crashes) {
+        if let Some(allowed) = self.comes_up(server, owner, number, true).filter(|_| !is_alone_and_crashes) {
             if self.is_excused(server, owner, since) {
                 self.versions.excused.insert((name(owner), number.to_owned()));
             } else {
@@ -141,7 +143,7 @@ impl Checks {
         if !is_tried && !is_new(annotations::HALTED) {
             return;
         }
-        let Some(allowed) = self.comes_up(server, &next.id, &number) else { return };
+        let Some(allowed) = self.comes_up(server, &next.id, &number, !is_tried) else { return };
         let is_judged = self.versions.excused.contains(&(name(&next.id), number.clone()));
         if !is_judged && !(is_tried && self.is_excused(server, &next.id, server.now - allowed - 60 * SECOND)) {
             let how = if is_tried { "did not run in its companion pod" } else { "is not rolled out any more" };
@@ -156,11 +158,11 @@ impl Checks {
         }
     }
 
-    /// How long a start may take, if a version of the workload comes up within that.
-    fn comes_up(&self, server: &Server, owner: &ObjectRef, number: &str) -> Option<Micros> {
+    /// How long a start may take, if a version of the workload comes up within that. No DrainPolicy is for companion pods.
+    fn comes_up(&self, server: &Server, owner: &ObjectRef, number: &str, by_policy: bool) -> Option<Micros> {
         let start = self.versions.starts.get(number)?;
         let workload = server.object(&owner.group_kind.kind, &owner.namespace, &owner.name)?;
-        let (allowed, probe) = allowed(server, &workload.json);
+        let (allowed, probe) = allowed(server, &workload.json, by_policy);
         let is_in_time = start.longest + LATE <= allowed && probe.is_none_or(|probe| start.ready_after < probe);
         is_in_time.then_some(allowed)
     }
@@ -195,11 +197,12 @@ fn template(object: &Object) -> Option<&Template> {
 }
 
 /// How long pods of a workload may start as it is written (docs/contract.md 32), and how long the kubelet lets a container start.
-pub(crate) fn allowed(server: &Server, workload: &Value) -> (Micros, Option<Micros>) {
+pub(crate) fn allowed(server: &Server, workload: &Value, by_policy: bool) -> (Micros, Option<Micros>) {
     let probe = &workload["spec"]["template"]["spec"]["containers"][0]["startupProbe"];
     let number = |field: &str, default: u64| probe[field].as_u64().unwrap_or(default);
     let probe = probe.is_object().then(|| number("failureThreshold", 3) * number("periodSeconds", 10));
-    let policy = server.drain_policies.iter().find_map(|policy| policy.spec.verify.progress_seconds).map(u64::from);
+    let mut policies = server.drain_policies.iter().filter(|_| by_policy);
+    let policy = policies.find_map(|policy| policy.spec.verify.progress_seconds).map(u64::from);
     let written = workload["spec"]["progressDeadlineSeconds"].as_u64().filter(|seconds| *seconds != UNWRITTEN);
     let seconds = policy.or(written).unwrap_or_else(|| UNWRITTEN.max(probe.unwrap_or_default()));
     let micros = |seconds: u64| Micros::try_from(seconds).unwrap_or_default() * SECOND;

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hitless_api::names::labels;
 use hitless_api::pod::{PodView, PortView};
 use hitless_api::{Grant, GrantMode, NodeTransitionStatus, Outcome};
 use hitless_rollout::mode::{Mode, ServiceView, Target};
@@ -216,14 +215,13 @@ pub(super) fn leads(service: &ServiceView, pod: &PodView) -> bool {
 
 /// Whether `other` answers clients of the Service instead of `pod`: nobody listens where a port is not declared that `pod` declares.
 pub(super) fn stands_in(service: &ServiceView, pod: &PodView, other: &PodView) -> bool {
-    let declares = |pod: &PodView, number: u16| ports(pod).any(|port| port.port == number);
+    // Where ports are drawn, all that is declared has a name. Elsewhere not all pods are made with the ports that they have.
+    let declares = |pod: &PodView, number: u16| ports(pod).any(|port| port.port == number && port.name.is_some());
     let answers = |target: &Target| match target {
         Target::Number(number) => declares(other, *number) || !declares(pod, *number),
         Target::Name(_) => true,
     };
-    // A companion pod has the ports of its template, which here need not be those of the pods.
-    let is_companion = other.labels.contains_key(labels::COMPANION);
-    leads(service, other) && (is_companion || service.targets.iter().all(|port| answers(&port.target)))
+    leads(service, other) && service.targets.iter().all(|port| answers(&port.target))
 }
 
 fn ports(pod: &PodView) -> impl Iterator<Item = &PortView> {

@@ -19,26 +19,27 @@ impl World {
             let verdict = report.verdict.as_ref();
             verdict.map(|verdict| (verdict.pod.name.clone(), verdict.text().unwrap_or_default())).unwrap_or_default()
         };
-        for report in &waiting {
+        let mut exits = waiting.is_empty() || explained.round.wake_at.is_some();
+        let mut first = None;
+        for report in waiting {
             let (pod, text) = text(report);
-            match report.lasting {
-                Some(Lasting::BySomebody | Lasting::ByChange) => {}
-                Some(Lasting::ByItself) if explained.round.wake_at.is_some() => {}
-                Some(Lasting::ByItself) | None => {
-                    return Err(format!("pod {pod} waits for what ends by itself, and nothing is going on ({text})"));
-                }
-            }
-            let waiting = report.verdict.as_ref().and_then(|verdict| verdict.waiting.as_ref());
-            if let Some(WaitReason::ImageNotFetched { why: NotFetched::Refused(words), .. }) = waiting
+            let reason = report.verdict.as_ref().and_then(|verdict| verdict.waiting.as_ref());
+            if let Some(WaitReason::ImageNotFetched { why: NotFetched::Refused(words), .. }) = reason
                 && words.contains("quota")
             {
                 return Err(format!("pod {pod} waits for a helper pod that a quota refuses ({text})"));
             }
-            if text.is_empty() {
-                return Err(format!("pod {pod} waits, and nothing says what for"));
-            }
+            exits |= match report.lasting {
+                Some(Lasting::BySomebody | Lasting::ByChange) => true,
+                Some(Lasting::ByItself) | None => reason.is_some_and(|reason| reason.unblock().is_some()),
+            };
+            first.get_or_insert_with(|| format!("pod {pod}: {text}"));
         }
-        Ok(())
+        if exits {
+            return Ok(());
+        }
+        let first = first.unwrap_or_default();
+        Err(format!("what it waits for ends by itself, but nothing is going on ({first})"))
     }
 
     /// The leader's last decision, with its reasons.

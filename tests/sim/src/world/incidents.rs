@@ -256,7 +256,7 @@ impl World {
     }
 
     fn draw_image(&mut self, index: usize, number: u32) -> Image {
-        let allowed = self.workload(index).map(|known| allowed(&self.ground.server, &known.json).0);
+        let allowed = self.workload(index).map(|known| allowed(&self.ground.server, &known.json, true).0);
         if let (Some(servers), Some(allowed)) = (&mut self.ground.servers, allowed) {
             let wish = &self.user.wishes[index];
             let (image, fault) = servers.image(number, (&wish.namespace, &wish.name), allowed);

@@ -41,6 +41,11 @@ pub(crate) const BUGS: &[Bug] = &[
                 "            Self::ImageNotFetched { why, .. } => of_image(why),",
                 "            Self::AgentNotReady { .. } => if MUTANT { Lasting::ByItself } else { Lasting::BySomebody },\n            Self::ImageNotFetched { why, .. } => of_image(why),",
             ),
+            (
+                "crates/rollout/src/round/wait_reason/texts.rs",
+                "            Self::AgentNotReady { node, .. } => Some(",
+                "            Self::AgentNotReady { node, .. } if !MUTANT => Some(",
+            ),
         ],
     },
     Bug {
