@@ -50,6 +50,24 @@ struct Run {
 /// After so many attempts the back-off is so long that nothing of interest comes any more.
 const ATTEMPTS: u32 = 4;
 
+impl Run {
+    /// The container stops, at once or slowly, and the next one starts then.
+    fn stop(&mut self, quick: Micros, pod: &NodePod, ground: &mut Ground) {
+        let now = ground.now;
+        if self.container > 0
+            && self.stops_at.is_none()
+            && let Some(slow) = stop(pod, ground)
+        {
+            self.stops_at = Some(now + slow);
+        }
+        if let Some((at, servers)) = self.stops_at.filter(|at| *at > now).zip(ground.servers.as_mut()) {
+            let deaf = Act::Happen(Turn::Unready, self.container);
+            self.todo.push((now + servers.deaf_after(at - now), deaf));
+        }
+        self.todo.push((self.stops_at.map_or(quick, |at| at.max(now)), Act::Start));
+    }
+}
+
 /// One kubelet.
 pub(crate) struct Kubelet {
     pub(crate) index: usize,
@@ -179,16 +197,7 @@ impl Kubelet {
                     // The old container stops first.
                     let quick = now + ground.chance.delay(40 * MS, 500 * MS);
                     run.todo.retain(|(_, act)| !matches!(act, Act::Happen(..) | Act::Start));
-                    if run.stops_at.is_none()
-                        && let Some(slow) = stop(&pod, ground)
-                    {
-                        run.stops_at = Some(now + slow);
-                    }
-                    if let Some((at, servers)) = run.stops_at.filter(|at| *at > now).zip(ground.servers.as_mut()) {
-                        let deaf = Act::Happen(Turn::Unready, run.container);
-                        run.todo.push((now + servers.deaf_after(at - now), deaf));
-                    }
-                    run.todo.push((run.stops_at.map_or(quick, |at| at.max(now)), Act::Start));
+                    run.stop(quick, &pod, ground);
                 }
                 change(ground, uid, |pod| {
                     pod.view.observed_generation = pod.view.generation;
@@ -232,11 +241,7 @@ impl Kubelet {
                     run.todo.retain(|(_, act)| !matches!(act, Act::Happen(Turn::Ready | Turn::Unready, _)));
                     // The back-off of a container that crashes again and again is long; after a single crash it is short.
                     let again = ground.chance.delay(300 * MS, 10 * SECOND);
-                    let number = image_number(&run.image).unwrap_or_default();
-                    let kind = ground.images.get(number).copied().unwrap_or(Image::NeverReady);
-                    let mut course = course(kind, run.attempts, &pod, &run.image, ground).into_iter();
-                    let is_hopeless = run.attempts >= ATTEMPTS && course.any(|(_, turn)| turn == Turn::End);
-                    let crashes = kind == Image::Crashes || ground.servers.is_some() && is_hopeless;
+                    let crashes = is_given_up(run, &pod, ground);
                     if !crashes && !run.todo.iter().any(|(_, act)| *act == Act::Start) {
                         run.todo.push((now + again, Act::Start));
                     }
@@ -274,6 +279,14 @@ fn state(pod: &mut NodePod, change: impl FnOnce(&mut ContainerState)) {
 
 fn repository(image: &str) -> String {
     image.split([':', '@']).next().unwrap_or_default().to_owned()
+}
+
+/// Whether the container is not started again in any time that matters.
+fn is_given_up(run: &Run, pod: &NodePod, ground: &Ground) -> bool {
+    let kind = ground.images.get(number_of(&run.image)).copied().unwrap_or(Image::NeverReady);
+    let mut course = course(kind, run.attempts, pod, &run.image, ground).into_iter();
+    let is_hopeless = run.attempts >= ATTEMPTS && course.any(|(_, turn)| turn == Turn::End);
+    kind == Image::Crashes || ground.servers.is_some() && is_hopeless
 }
 
 fn number_of(image: &str) -> &str {
