@@ -32,6 +32,8 @@
 //! **Load balancers.** Before the deadline of its drain no pod is operated that gets sessions from a load balancer outside of the
 //! cluster, or has some.
 //!
+//! **Starts.** No version is judged bad that comes up within what is written of it.
+//!
 //! **Pauses.** No operation of a paused workload's pods begins.
 //!
 //! **Namespaces that can't be read.** Nothing is written for them; their reservations and grants stay as they were seen.
@@ -44,6 +46,7 @@
 mod budget;
 mod colla_sets;
 mod companions;
+mod condemned;
 mod holds;
 mod jobs;
 mod left_out;
@@ -59,7 +62,7 @@ use std::sync::Arc;
 
 use hitless_api::pod::PodView;
 use hitless_rollout::mode::ServiceView;
-use hitless_rollout::snapshot::RuleView;
+use hitless_rollout::snapshot::{NodeView, RuleView};
 use hitless_workloads::Object;
 use hitless_world::kubelet::runs;
 use jiff::Timestamp;
@@ -70,6 +73,8 @@ use crate::counts::HoldCounts;
 pub(crate) use budget::{number as image_number, partition};
 use colla_sets::CollaSets;
 pub(crate) use colla_sets::{at_rest as colla_set_at_rest, unfinished as colla_set_unfinished};
+use condemned::Versions;
+pub(crate) use condemned::allowed;
 use holds::{Replaced, Services};
 use jobs::Jobs;
 
@@ -90,9 +95,29 @@ pub(crate) struct Seen {
     pub(crate) rules: Vec<Arc<RuleView>>,
     pub(crate) objects: Vec<Arc<Object>>,
     pub(crate) services: Vec<Arc<ServiceView>>,
+    /// uids of pods that are not available and on a node that has not answered for so long that nobody waits for them.
+    pub(crate) lost: BTreeSet<String>,
 }
 
 impl Seen {
+    /// Of these pods those on a node that is lost: after a minute, and pods that are made anew elsewhere after five and a half.
+    pub(crate) fn lost<'a>(
+        pods: impl IntoIterator<Item = &'a Arc<PodView>>,
+        nodes: impl IntoIterator<Item = &'a NodeView>,
+        now: Timestamp,
+    ) -> BTreeSet<String> {
+        let away = |node: &NodeView| Some((node.name.clone(), now.duration_since(node.not_ready_since?).as_secs()));
+        let away: BTreeMap<String, i64> = nodes.into_iter().filter_map(away).collect();
+        let is_lost = |pod: &&Arc<PodView>| {
+            let is_replaced = pod.owner.as_ref().is_some_and(|owner| owner.group_kind.kind == "ReplicaSet");
+            let patience = if is_replaced { 330 } else { 60 };
+            // Clocks are wrong by some seconds.
+            let seconds = pod.node.as_ref().and_then(|node| away.get(node));
+            !pod.available() && seconds.is_some_and(|seconds| seconds + 10 >= patience)
+        };
+        pods.into_iter().filter(is_lost).map(|pod| pod.id.uid.clone()).collect()
+    }
+
     /// A load balancer outside of the cluster sends that pod connections for one of its Services.
     fn is_controlled(&self, uid: &str) -> bool {
         let mut controlled = self.services.iter().filter(|service| service.control.is_some());
@@ -133,8 +158,12 @@ pub(crate) struct Checks {
     pub(crate) broken: Option<(Micros, String)>,
     /// Workloads of which a version was sent natively because its pods started with neither version, by uid.
     sent_natively: BTreeSet<String>,
-    /// Such a one was let go. What its native controller makes of it is not played here: the run is over.
+    /// Such a one was let go, and what its native controller makes of it is not played here: the run is over.
     pub(crate) is_over: bool,
+    /// It is played here.
+    plays_native: bool,
+    /// Those that were let go.
+    rolling: BTreeSet<String>,
     pods: BTreeMap<String, Truth>,
     /// By id and time of an operation of a StatefulSet's pod: the revision that the StatefulSet had when it was decided.
     decided_at: BTreeMap<(String, Timestamp), String>,
@@ -147,12 +176,18 @@ pub(crate) struct Checks {
     paused: BTreeMap<String, Micros>,
     /// Images that some pod was available with: namespace, repository, number.
     verified: BTreeSet<(String, String, String)>,
+    versions: Versions,
     /// What has happened around Holds.
     pub(crate) counted: HoldCounts,
     off: bool,
 }
 
 impl Checks {
+    /// Checks of a run in which native controllers are played, or not.
+    pub(crate) fn playing(native: bool) -> Self {
+        Self { plays_native: native, ..Self::default() }
+    }
+
     /// Checks that check nothing.
     pub(crate) fn off() -> Self {
         Self { off: true, ..Self::default() }

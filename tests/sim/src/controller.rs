@@ -10,7 +10,8 @@ use std::time::Duration;
 use hitless_api::names::SYSTEM_NAMESPACE;
 use hitless_controller::controller::memory::Memory;
 use hitless_controller::controller::retries::Retries;
-use hitless_rollout::round::{Round, Step};
+use hitless_rollout::gate_cache::GateCache;
+use hitless_rollout::round::{Explanation, Round, Step, explain};
 use hitless_rollout::snapshot::Snapshot;
 
 use crate::balancer::Driver;
@@ -102,6 +103,11 @@ impl Controller {
     /// It leads, has decided since it does, and all writes of that decision are answered.
     pub(crate) fn is_done_for_now(&self, now: Micros) -> bool {
         self.leads(now) && self.has_decided && matches!(self.doing, Doing::Nothing)
+    }
+
+    /// Its last decision once more, with its reasons.
+    pub(crate) fn explain(&self, ground: &Ground) -> Explanation {
+        explain(&self.snapshot, &mut GateCache::default(), ground.wall(self.skew), |_| false)
     }
 
     /// Begins a term, or ends the one that is.

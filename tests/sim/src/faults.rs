@@ -65,6 +65,15 @@ counted! {
         PodLabelled: "pod of a CollaSet labelled to be removed",
         DependencyAway: "readiness probes of a whole workload failed for a while",
         PodNamed: "pod of a CollaSet named to be removed first",
+        LateStart: "version that becomes ready late, within its time",
+        CrashedStart: "version of which a container ends before one comes up",
+        StartTooLate: "version that becomes ready after its time",
+        SlowStop: "container that stopped slowly",
+        KilledStop: "container killed at the end of its grace period",
+        HungStop: "container that outlived its grace period",
+        NeverAgent: "node without an agent for good",
+        NodeLost: "node lost while one of its pods was operated, and not given up",
+        HelpersRefused: "pods that fetch images and companion pods refused",
         NamespaceUnread: "namespace whose pods could not be read for a while",
     }
 }

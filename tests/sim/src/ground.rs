@@ -13,6 +13,7 @@ use crate::clock::{MS, Micros, NEVER, SECOND, stamp};
 use crate::faults::{Counts, Fault, Weather};
 use crate::kubelet::Image;
 use crate::server::{Answer, Refusal, Request, Server};
+use crate::servers::{BACK_OFF, Servers};
 use crate::trace::{Trace, Who};
 
 /// After so long a request is given up by its sender (`hitless_runtime::write::Writes::TIMEOUT`).
@@ -51,10 +52,21 @@ const PAUSES_FROM: u64 = 6_000_000;
 /// From this seed on CollaSets have claims that are kept, and are deleted in the foreground at times.
 const DELETIONS_FROM: u64 = 7_000_000;
 
+/// With these seeds servers start late and stop slowly.
+const APPLICATIONS: Range<u64> = 8_000_000..9_000_000;
+
 /// Tells what is drawn of dependencies apart from everything else.
 const DEPENDENCIES: u64 = 0x6465_7073;
 /// Tells what is drawn of OperationJobs apart from everything else.
 const JOBS: u64 = 0x006a_6f62;
+/// The same of nodes.
+const NODES: u64 = 0x6e6f_6465;
+/// The same of ports.
+const PORTS: u64 = 0x706f_7274;
+/// The same of helper pods.
+const HELPERS: u64 = 0x6865_6c70;
+/// The same of servers.
+const SERVERS: u64 = 0x0073_7276;
 /// The same of deletions.
 const DELETIONS: u64 = 0x6465_6c65;
 /// The same of pauses.
@@ -62,7 +74,7 @@ const PAUSES: u64 = 0x7061_7573;
 
 /// The seed with this number, where clusters of all kinds take turns: without companion pods, with them, behind a load balancer, with
 /// CollaSets, with foreign operators, with OperationJobs, with all kinds of workloads that are paused at times,
-/// with CollaSets that are deleted in the foreground.
+/// with CollaSets that are deleted in the foreground, with servers that start late and stop slowly.
 #[must_use]
 pub fn seed_of_all(number: u64) -> u64 {
     let from = [
@@ -74,6 +86,7 @@ pub fn seed_of_all(number: u64) -> u64 {
         JOBS_FROM,
         PAUSES_FROM,
         DELETIONS_FROM,
+        APPLICATIONS.start,
     ];
     let kinds = from.len() as u64;
     from[usize::try_from(number % kinds).unwrap_or_default()] + number / kinds
@@ -99,6 +112,14 @@ pub(crate) struct Ground {
     pub(crate) deletions: Option<Chance>,
     /// What CollaSets there are, and what their owners do to them; `None`: there are none.
     pub(crate) colla_sets: Option<Chance>,
+    /// How servers start and stop; `None`: at once.
+    pub(crate) servers: Option<Servers>,
+    /// Which nodes have no agent or are lost; `None`: no more than happens everywhere.
+    pub(crate) nodes: Option<Chance>,
+    /// Where ports of Services lead to; `None`: to the same one of all pods.
+    pub(crate) ports: Option<Chance>,
+    /// Where helper pods are refused; `None`: nowhere.
+    pub(crate) helpers: Option<Chance>,
     /// Workloads with a single pod get companion pods.
     pub(crate) has_companions: bool,
     /// Pods take part in PodOpsLifecycle, and operators act on them.
@@ -119,25 +140,31 @@ pub(crate) struct Ground {
 
 impl Ground {
     pub(crate) fn new(seed: u64, traced: bool) -> Self {
+        let is_application = APPLICATIONS.contains(&seed);
+        let has_colla_sets = COLLA_SETS.contains(&seed) || seed >= PAUSES_FROM && !is_application;
         Self {
             now: 0,
             server: Server::with_balancer(BALANCERS.contains(&seed).then(|| Balancer::new(seed))),
             chance: Chance::new(seed),
             node_local: Chance::new(!seed),
-            has_jobs: seed >= JOBS_FROM,
+            has_jobs: seed >= JOBS_FROM && !is_application,
             jobs: Chance::new(seed.rotate_left(32) ^ JOBS),
-            deletions: (seed >= DELETIONS_FROM).then(|| Chance::new(seed ^ DELETIONS)),
+            deletions: (seed >= DELETIONS_FROM && !is_application).then(|| Chance::new(seed ^ DELETIONS)),
             dependencies: Chance::new(seed.rotate_left(16) ^ DEPENDENCIES),
             away: BTreeSet::new(),
-            pauses: (seed >= PAUSES_FROM).then(|| Chance::new(seed ^ PAUSES)),
-            colla_sets: (COLLA_SETS.contains(&seed) || seed >= PAUSES_FROM).then(|| Chance::new(seed.rotate_left(32))),
+            pauses: (seed >= PAUSES_FROM && !is_application).then(|| Chance::new(seed ^ PAUSES)),
+            colla_sets: has_colla_sets.then(|| Chance::new(seed.rotate_left(32))),
+            servers: is_application.then(|| Servers::new(Chance::new(seed.rotate_left(48) ^ SERVERS))),
+            nodes: is_application.then(|| Chance::new(seed.rotate_left(48) ^ NODES)),
+            ports: is_application.then(|| Chance::new(seed.rotate_left(48) ^ PORTS)),
+            helpers: is_application.then(|| Chance::new(seed.rotate_left(48) ^ HELPERS)),
             has_companions: seed >= COMPANIONS_FROM,
             has_operators: OPERATORS.contains(&seed),
             operators: Chance::new(!seed.rotate_left(32)),
             weather: Weather::default(),
             faults: Counts::default(),
             trace: Trace::new(traced),
-            checks: Checks::default(),
+            checks: Checks::playing(is_application),
             images: BTreeMap::new(),
             troubles: Vec::new(),
             wire: BTreeMap::new(),
@@ -156,6 +183,16 @@ impl Ground {
 
     pub(crate) fn fault(&mut self, fault: Fault) {
         self.faults.add(fault);
+    }
+
+    /// An image, and how it does.
+    pub(crate) fn add_image(&mut self, number: u32, image: Image) {
+        let number = number.to_string();
+        if let Image::Good(ready_after) = image {
+            let crashes = self.servers.as_ref().map_or(0, |servers| servers.crashes(&number));
+            self.checks.starts(&number, crashes, ready_after, BACK_OFF);
+        }
+        self.images.insert(number, image);
     }
 
     /// Wall clock of an actor whose clock is wrong by `skew`.

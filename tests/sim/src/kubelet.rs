@@ -28,6 +28,9 @@ enum Act {
     Remove,
 }
 
+/// A container that crashes lasts for so long.
+const CRASH: Micros = 100 * MS;
+
 #[derive(Default)]
 struct Run {
     /// Image of the container that runs, or that was tried last.
@@ -38,6 +41,31 @@ struct Run {
     ready: bool,
     todo: Vec<(Micros, Act)>,
     removing: bool,
+    /// So many containers of this image were started.
+    attempts: u32,
+    /// It stops slowly, until then.
+    stops_at: Option<Micros>,
+}
+
+/// After so many attempts the back-off is so long that nothing of interest comes any more.
+const ATTEMPTS: u32 = 4;
+
+impl Run {
+    /// The container stops, at once or slowly, and the next one starts then.
+    fn stop(&mut self, quick: Micros, pod: &NodePod, ground: &mut Ground) {
+        let now = ground.now;
+        if self.container > 0
+            && self.stops_at.is_none()
+            && let Some(slow) = stop(pod, ground)
+        {
+            self.stops_at = Some(now + slow);
+        }
+        if let Some((at, servers)) = self.stops_at.filter(|at| *at > now).zip(ground.servers.as_mut()) {
+            let deaf = Act::Happen(Turn::Unready, self.container);
+            self.todo.push((now + servers.deaf_after(at - now), deaf));
+        }
+        self.todo.push((self.stops_at.map_or(quick, |at| at.max(now)), Act::Start));
+    }
 }
 
 /// One kubelet.
@@ -100,7 +128,7 @@ impl Kubelet {
         for uid in uids {
             if let Some(run) = self.runs.get_mut(&uid) {
                 run.todo = vec![(ground.now + 300 * MS, Act::Happen(Turn::End, run.container))];
-                run.removing = false;
+                (run.removing, run.stops_at) = (false, None);
             }
             self.notice(&uid, ground);
         }
@@ -162,13 +190,14 @@ impl Kubelet {
             Act::Sync => {
                 if pod.view.terminating && !run.removing {
                     run.removing = true;
-                    run.todo = vec![(now + ground.chance.delay(50 * MS, 3 * SECOND), Act::Remove)];
+                    let (quick, slow) = (ground.chance.delay(50 * MS, 3 * SECOND), stop(&pod, ground));
+                    run.todo = vec![(slow.map_or(now + quick, |slow| now + slow), Act::Remove)];
                 }
                 if !run.removing && run.image != wanted {
                     // The old container stops first.
-                    let starts = now + ground.chance.delay(40 * MS, 500 * MS);
+                    let quick = now + ground.chance.delay(40 * MS, 500 * MS);
                     run.todo.retain(|(_, act)| !matches!(act, Act::Happen(..) | Act::Start));
-                    run.todo.push((starts, Act::Start));
+                    run.stop(quick, &pod, ground);
                 }
                 change(ground, uid, |pod| {
                     pod.view.observed_generation = pod.view.generation;
@@ -177,6 +206,8 @@ impl Kubelet {
             }
             Act::Start => {
                 let is_new = run.image != wanted;
+                run.attempts = if is_new { 1 } else { run.attempts + 1 };
+                run.stops_at = None;
                 run.image.clone_from(&wanted);
                 run.ready = false;
                 let kind = ground.images.get(image_number(&wanted).unwrap_or_default()).copied();
@@ -192,7 +223,7 @@ impl Kubelet {
                 ground.server.images.pulled(now, pod.view.node.as_deref().unwrap_or_default(), &wanted);
                 run.container += 1;
                 let container = run.container;
-                let course = kind.course(100 * MS).into_iter();
+                let course = course(kind, run.attempts, &pod, &wanted, ground).into_iter();
                 run.todo.extend(course.map(|(after, turn)| (now + after, Act::Happen(turn, container))));
                 let (repository, number) = (repository(&wanted), image_number(&wanted).unwrap_or_default());
                 let id = format!("containerd://{container}-{}", u8::from(is_new));
@@ -210,17 +241,22 @@ impl Kubelet {
                     run.todo.retain(|(_, act)| !matches!(act, Act::Happen(Turn::Ready | Turn::Unready, _)));
                     // The back-off of a container that crashes again and again is long; after a single crash it is short.
                     let again = ground.chance.delay(300 * MS, 10 * SECOND);
-                    let number = image_number(&run.image).unwrap_or_default();
-                    let crashes = ground.images.get(number) == Some(&Image::Crashes);
+                    let crashes = is_given_up(run, &pod, ground);
                     if !crashes && !run.todo.iter().any(|(_, act)| *act == Act::Start) {
                         run.todo.push((now + again, Act::Start));
                     }
                     ground.say(Who::Kubelet(self.index), || format!("{}: the container ended", pod.view.id.name));
                 }
                 run.ready = turn == Turn::Ready;
+                // It is started again at once.
+                let crashes = ground.servers.as_ref().map_or(0, |servers| servers.crashes(number_of(&run.image)));
+                let is_first = crashes > 0 && run.attempts == 1;
                 change(ground, uid, |pod| {
                     state(pod, |state| {
                         kubelet::turned(state, turn);
+                        if is_first {
+                            state.waiting = None;
+                        }
                         state.ready &= !is_away;
                     });
                     kubelet::settle(&mut pod.view, wall);
@@ -243,4 +279,36 @@ fn state(pod: &mut NodePod, change: impl FnOnce(&mut ContainerState)) {
 
 fn repository(image: &str) -> String {
     image.split([':', '@']).next().unwrap_or_default().to_owned()
+}
+
+/// Whether the container is not started again in any time that matters.
+fn is_given_up(run: &Run, pod: &NodePod, ground: &Ground) -> bool {
+    let kind = ground.images.get(number_of(&run.image)).copied().unwrap_or(Image::NeverReady);
+    let mut course = course(kind, run.attempts, pod, &run.image, ground).into_iter();
+    let is_hopeless = run.attempts >= ATTEMPTS && course.any(|(_, turn)| turn == Turn::End);
+    kind == Image::Crashes || ground.servers.is_some() && is_hopeless
+}
+
+fn number_of(image: &str) -> &str {
+    image_number(image).unwrap_or_default()
+}
+
+/// How long the pod's container takes to end, if not at once.
+fn stop(pod: &NodePod, ground: &mut Ground) -> Option<Micros> {
+    let (slow, fault) = ground.servers.as_mut()?.stop(pod.view.grace_seconds)?;
+    ground.fault(fault);
+    Some(slow)
+}
+
+/// What happens to a container of this image at this attempt to start one.
+fn course(kind: Image, attempt: u32, pod: &NodePod, image: &str, ground: &Ground) -> Vec<(Micros, Turn)> {
+    let Some(servers) = &ground.servers else { return kind.course(CRASH) };
+    let Image::Good(after) = kind else { return kind.course(CRASH) };
+    if attempt <= servers.crashes(number_of(image)) {
+        return vec![(CRASH, Turn::End)];
+    }
+    match servers.probe((&pod.view.id.namespace, &repository(image))) {
+        Some(probe) if probe < after => vec![(probe, Turn::End)],
+        Some(_) | None => kind.course(CRASH),
+    }
 }

@@ -1,5 +1,6 @@
 //! Kubernetes' own controllers: Deployments, ReplicaSets, scheduler, node lifecycle, DaemonSet of the agents.
 
+mod nodes;
 mod pulls;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,7 +10,7 @@ use hitless_api::lifecycle::{CONTROL, LifecycleView};
 use hitless_api::names::{self, labels};
 use hitless_api::pod::{Conditions, ContainerSpec, ContainerView, Place, PodView};
 use hitless_api::shared::Shared;
-use hitless_api::{ObjectRef, PodRef, PortTreatment, PullPolicy};
+use hitless_api::{ObjectRef, PodRef, PullPolicy};
 use hitless_rollout::prefetch::PrefetchState;
 use hitless_rollout::snapshot::NodeView;
 use hitless_workloads::{Body, Object as View, Template};
@@ -19,7 +20,9 @@ use crate::balancer;
 use crate::clock::{MS, Micros, NEVER, SECOND};
 use crate::controller::AGENTS;
 use crate::ground::Ground;
+use crate::ports;
 use crate::server::{Kind, Object, Told, WorkloadObject, object_key};
+use crate::servers;
 use crate::trace::Who;
 use crate::watch::Key;
 use pulls::node_images;
@@ -106,18 +109,20 @@ impl Kubernetes {
                 for owner in owners {
                     self.look(owner, ground);
                 }
+                self.look_at_rolling(ground);
             }
             _ => {}
         }
     }
 
     fn pod_changed(&mut self, pod: &PodView, ground: &mut Ground) {
+        self.look_at_rolling(ground);
         if let Some(owner) = &pod.owner {
             self.look(object_key(&owner.group_kind.kind, &pod.id.namespace, &owner.name), ground);
         }
     }
 
-    fn look(&mut self, at: Key, ground: &mut Ground) {
+    pub(crate) fn look(&mut self, at: Key, ground: &mut Ground) {
         if self.waiting.insert(at.clone()) {
             let due = ground.now + ground.chance.delay(5 * MS, 200 * MS);
             self.later(due, Job::Workload(at));
@@ -138,6 +143,7 @@ impl Kubernetes {
     /// A node is back before it was given up.
     pub(crate) fn node_back(&mut self, node: usize, ground: &mut Ground) {
         self.usable.insert(node);
+        nodes::ready(node, ground);
         let uid = agent_pod(node);
         if ground.server.pods.get(uid.as_str()).is_some_and(|pod| pod.view.terminating) {
             let Ground { server, checks, .. } = ground;
@@ -205,6 +211,7 @@ impl Kubernetes {
             }
             Job::NodeLost(node) => {
                 ground.say(Who::Kubernetes, || format!("node n{node} is lost"));
+                nodes::not_ready(node, ground);
                 let wall = ground.wall(0);
                 for uid in pods_of(node, ground) {
                     let Ground { server, checks, .. } = ground;
@@ -343,13 +350,10 @@ pub(crate) fn pod(
     view.owner = Some(owner.clone().into());
     view.created = Some(hitless_agent::instant::whole_seconds(created));
     view.gated = true;
-    let port = hitless_api::pod::PortView {
-        port: 80,
-        name: None,
-        treatment: PortTreatment::Http1,
-        protocol: hitless_api::pod::Protocol::Tcp,
-        host_port: None,
-    };
+    let ports = ports::of_pod(template.content());
+    let (start_seconds, grace) = servers::spec_of(template.content());
+    view.grace_seconds = grace.unwrap_or(view.grace_seconds);
+    pod.grace = std::time::Duration::from_secs(view.grace_seconds.into());
     let pull_policy = PullPolicy::of(template.content()["spec"]["containers"][0]["imagePullPolicy"].as_str());
     view.containers = template
         .images()
@@ -360,11 +364,11 @@ pub(crate) fn pod(
                 place: Place::Container(index),
                 image: image.to_owned(),
                 pull_policy,
-                ports: vec![port.clone()],
+                ports: ports.clone(),
                 probe_periods: vec![1],
                 delays_ready: true,
                 resources: None,
-                start_seconds: 0,
+                start_seconds,
             };
             ContainerView { spec: spec.into(), status: None }
         })

@@ -26,6 +26,10 @@ pub(crate) struct Manifest {
     pub(crate) headless: bool,
     /// It sends what comes to a node to pods of that node only.
     pub(crate) node_local: bool,
+    /// Its port.
+    pub(crate) port: u16,
+    /// The port of the container that it names; else it leads to a number.
+    pub(crate) by_name: Option<&'static str>,
     /// It is applied, so that the manifest stands in an annotation; others are created and replaced.
     pub(crate) applied: bool,
     /// `publishNotReadyAddresses`, if it says anything.
@@ -46,6 +50,8 @@ impl Manifest {
             selector: (selector.0.to_owned(), selector.1.to_owned()),
             headless: false,
             node_local: false,
+            port: 80,
+            by_name: None,
             applied: true,
             open: None,
             pool: None,
@@ -60,9 +66,10 @@ impl Manifest {
 
     fn content(&self) -> Value {
         let (label, value) = &self.selector;
+        let target = self.by_name.map_or_else(|| json!(80), |name| json!(name));
         let mut content = json!({
             "metadata": {"namespace": self.namespace, "name": self.name},
-            "spec": {"selector": {label: value}, "ports": [{"port": 80, "targetPort": 80}]}
+            "spec": {"selector": {label: value}, "ports": [{"port": self.port, "targetPort": target}]}
         });
         if let Some(open) = self.open {
             content["spec"][FIELD] = json!(open);

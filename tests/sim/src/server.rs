@@ -148,6 +148,10 @@ pub(crate) struct Server {
     pub(crate) rules: BTreeMap<Key, Arc<RuleView>>,
     pub(crate) services: BTreeMap<Key, ServiceObject>,
     pub(crate) prefetches: BTreeMap<Key, Arc<PrefetchView>>,
+    /// Namespaces in which helper pods are refused, with the words.
+    refused: BTreeMap<String, &'static str>,
+    /// Namespaces in which one was.
+    pub(crate) has_refused: BTreeSet<String>,
     /// Images that nodes really have.
     pub(crate) images: NodesImages,
     /// When anything but a prefetch pod was last changed.
@@ -311,6 +315,30 @@ impl Server {
         done.map_or_else(Answer::Refused, Answer::Stored)
     }
 
+    /// From now on helper pods are refused in the namespace, in these words, or are not any more.
+    pub(crate) fn refuse_helpers(&mut self, namespace: &str, words: Option<&'static str>) {
+        match words {
+            Some(words) => _ = self.refused.insert(namespace.to_owned(), words),
+            None => _ = self.refused.remove(namespace),
+        }
+    }
+
+    pub(crate) fn refuses_helpers(&self, namespace: &str) -> bool {
+        self.refused.contains_key(namespace)
+    }
+
+    /// Nobody refuses any more.
+    pub(crate) fn accept_helpers(&mut self) {
+        self.refused.clear();
+    }
+
+    /// A helper pod is to be made.
+    fn admit_helper(&mut self, namespace: &str) -> Result<(), Refusal> {
+        let Some(words) = self.refused.get(namespace) else { return Ok(()) };
+        self.has_refused.insert(namespace.to_owned());
+        Err(Refusal::Denied(words))
+    }
+
     fn count(&mut self, kind: &'static str) {
         *self.written.entry(kind).or_default() += 1;
     }
@@ -326,6 +354,7 @@ impl Server {
         if !fits(&known.view.version, wanted) {
             return Err(Refusal::Conflict);
         }
+        checks.judged(self, &known.view, &status);
         checks.reported(&known.view, &status);
         let version = self.bump();
         let mut view = NodeTransitionView::clone(&known.view);

@@ -69,6 +69,10 @@ pub(crate) enum Deed {
     DependencyAway(usize, Micros),
     /// It is back.
     DependencyBack(usize),
+    /// A node with a pod that is being operated is lost; if there is none, it is looked for so many times more.
+    LoseNode(u32),
+    /// Helper pods are refused in a workload's namespace, in these words, or are not any more.
+    RefuseHelpers(usize, Option<usize>),
 }
 
 /// What the owner of a CollaSet does to it, beside what all workloads have.

@@ -12,10 +12,11 @@ use serde_json::{Value, json};
 /// How long a start may take, in seconds: no story lasts for the 600 that hold where nobody says anything.
 const START_SECONDS: u32 = 40;
 
-/// The cluster's DrainPolicy: who says nothing else leaves service.
-pub(crate) fn all_leave() -> Arc<PolicyView> {
+/// The cluster's DrainPolicy: who says nothing else leaves service. It says how long a start may take, if that is wanted.
+pub(crate) fn all_leave(says_verify: bool) -> Arc<PolicyView> {
     let (namespace, name) = (SYSTEM_NAMESPACE.to_owned(), DEFAULT.to_owned());
-    let verify = VerifyOverrides { progress_seconds: Some(START_SECONDS), ..VerifyOverrides::default() };
+    let verify =
+        VerifyOverrides { progress_seconds: says_verify.then_some(START_SECONDS), ..VerifyOverrides::default() };
     let spec = DrainPolicySpec { mode: Some(ModeWish::Leave), verify, ..DrainPolicySpec::default() };
     Arc::new(PolicyView { namespace, name, uid: "uid-all-leave".to_owned(), spec, unreadable: None })
 }

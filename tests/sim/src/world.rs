@@ -2,9 +2,12 @@
 
 mod colla_sets;
 mod dependencies;
+mod exits;
 mod foreground;
+mod helpers;
 mod incidents;
 mod jobs;
+mod nodes;
 mod operators;
 mod pauses;
 mod rest;
@@ -70,6 +73,10 @@ pub(crate) struct Node {
     agent_up: bool,
     /// How often the Node was made anew.
     generation: u32,
+    /// It never gets an agent.
+    has_no_agent: bool,
+    /// It does not answer any more, and nobody gives it up.
+    is_lost: bool,
 }
 
 pub(crate) struct World {
@@ -121,8 +128,9 @@ impl World {
             }
         }
         self.cure();
-        if self.settle() {
-            self.rest(true);
+        if self.settle() && self.rest(true) && self.ground.nodes.is_some() {
+            self.take_exits();
+            _ = self.settle() && self.rest(true);
         }
     }
 
@@ -140,7 +148,9 @@ impl World {
 
     /// Lets everything come to an end; false if it does not, or if something is broken.
     fn settle(&mut self) -> bool {
-        let (end, mut steps) = (self.ground.now + PATIENCE, 0);
+        // Where starts may take ten minutes, so do rollouts for each of their pods.
+        let patience = if self.ground.servers.is_some() { 24 * PATIENCE } else { PATIENCE };
+        let (end, mut steps) = (self.ground.now + patience, 0);
         while self.ground.checks.goes_on() {
             let next = self.next();
             // Only images that can't be pulled are tried again and again. What a new leader makes of all this is not known before

@@ -4,6 +4,7 @@ mod daemon_set;
 pub mod deployment;
 mod replica_set;
 pub mod revisions;
+pub mod rolling;
 pub mod stateful_set;
 #[cfg(test)]
 mod tests;

@@ -60,7 +60,8 @@ pub(super) fn check(
         if !governed || own_limit.is_some() {
             let group = Group::of(seen, &pods, taken, |other| owner(other) == owner(pod));
             let quota = own_limit.unwrap_or_else(|| (group.total * IMPLICIT_PERCENT / 100).max(1));
-            if group.gone > quota {
+            let is_lost = |other: &&&PodView| owner(other) == owner(pod) && seen.lost.contains(&other.id.uid);
+            if group.gone.saturating_sub(pods.iter().filter(is_lost).count()) > quota {
                 return Err(format!("implicit budget of {}: {}", pod.id.name, group.text("at most", quota)));
             }
         }

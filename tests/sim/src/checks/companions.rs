@@ -7,6 +7,7 @@ use hitless_api::{Reservation, TransitionLedgerSpec};
 use hitless_rollout::round::{Step, Write};
 use hitless_rollout::snapshot::Snapshot;
 
+use super::holds::{leads, stands_in};
 use super::{Checks, image_number};
 use crate::clock::Micros;
 use crate::server::Server;
@@ -67,9 +68,10 @@ fn leaves_too_soon(snapshot: &Snapshot, places: &TransitionLedgerSpec, companion
     if let Some(pod) = pods.find(|pod| is_taken(pod)) {
         return Some(format!("companion pod {name} leaves while pod {} is operated", pod.id.name));
     }
-    let mut services = snapshot.services.iter().filter(|service| service.has_address && service.selects(companion));
+    let mut services = snapshot.services.iter().filter(|service| service.has_address && leads(service, companion));
     let without_others = services.find(|service| {
-        let others = || snapshot.pods.iter().filter(|pod| pod.id.uid != companion.id.uid && service.selects(pod));
+        let others =
+            || snapshot.pods.iter().filter(|pod| pod.id.uid != companion.id.uid && stands_in(service, companion, pod));
         !others().any(|pod| pod.available() && !is_taken(pod))
     });
     without_others.map(|service| format!("companion pod {name} leaves, and nobody else serves for {}", service.name))
@@ -77,7 +79,7 @@ fn leaves_too_soon(snapshot: &Snapshot, places: &TransitionLedgerSpec, companion
 
 /// A pod goes for a version that does not run in its workload's companion pod.
 fn goes_too_soon(snapshot: &Snapshot, pod: &PodView, place: &Reservation) -> Option<String> {
-    let mut services = snapshot.services.iter().filter(|service| service.has_address && service.selects(pod));
+    let mut services = snapshot.services.iter().filter(|service| service.has_address && leads(service, pod));
     if services.any(|service| service.open && service.held_by.is_none()) {
         // A companion pod would get connections at once, so there is none any more.
         return None;

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hitless_api::pod::PodView;
+use hitless_api::pod::{PodView, PortView};
 use hitless_api::{Grant, GrantMode, NodeTransitionStatus, Outcome};
-use hitless_rollout::mode::{Mode, ServiceView};
+use hitless_rollout::mode::{Mode, ServiceView, Target};
 use hitless_rollout::round::{Step, Write};
 use hitless_rollout::snapshot::{NodeTransitionView, Snapshot};
 use jiff::Timestamp;
@@ -105,7 +105,7 @@ impl Checks {
             let Some(pod) = server.pods.get(grant.pod.uid.as_str()).map(|pod| &*pod.view) else { return false };
             let mut others = server.pods.values().map(|pod| &*pod.view).filter(|other| other.id.uid != pod.id.uid);
             let is_only =
-                !others.any(|other| after.selects(other) && other.available() && is_sent_to(after, pod, other));
+                !others.any(|other| stands_in(after, pod, other) && other.available() && is_sent_to(after, pod, other));
             let is_there = !pod.terminating;
             needs && is_only && is_there
         });
@@ -204,6 +204,30 @@ impl Checks {
     }
 }
 
+/// Whether clients of the Service get to the pod: it is selected, and has the port, if that is named.
+pub(super) fn leads(service: &ServiceView, pod: &PodView) -> bool {
+    let is_there = |target: &Target| match target {
+        Target::Number(_) => true,
+        Target::Name(name) => ports(pod).any(|port| port.name.as_deref() == Some(name)),
+    };
+    service.selects(pod) && service.targets.iter().any(|port| is_there(&port.target))
+}
+
+/// Whether `other` answers clients of the Service instead of `pod`: nobody listens where a port is not declared that `pod` declares.
+pub(super) fn stands_in(service: &ServiceView, pod: &PodView, other: &PodView) -> bool {
+    // Where ports are drawn, all that is declared has a name. Elsewhere not all pods are made with the ports that they have.
+    let declares = |pod: &PodView, number: u16| ports(pod).any(|port| port.port == number && port.name.is_some());
+    let answers = |target: &Target| match target {
+        Target::Number(number) => declares(other, *number) || !declares(pod, *number),
+        Target::Name(_) => true,
+    };
+    leads(service, other) && service.targets.iter().all(|port| answers(&port.target))
+}
+
+fn ports(pod: &PodView) -> impl Iterator<Item = &PortView> {
+    pod.containers.iter().flat_map(|container| &container.ports)
+}
+
 /// What comes to the node of `pod` may go to `other`, too.
 fn is_sent_to(service: &ServiceView, pod: &PodView, other: &PodView) -> bool {
     !service.node_local || pod.node == other.node
@@ -218,9 +242,9 @@ fn deserted<'a>(snapshot: &'a Snapshot, steps: &[Step], grant: &Grant) -> Option
     let taken = taken(snapshot, steps, &pod.id.namespace);
     let serves = |service: &ServiceView, other: &PodView| {
         let is_there = other.id.uid != pod.id.uid && other.available() && !taken.contains(other.id.uid.as_str());
-        is_there && service.selects(other) && is_sent_to(service, pod, other)
+        is_there && stands_in(service, pod, other) && is_sent_to(service, pod, other)
     };
-    let services = snapshot.services.iter().filter(|service| service.selects(pod) && goes_by_readiness(service));
+    let services = snapshot.services.iter().filter(|service| leads(service, pod) && goes_by_readiness(service));
     let services: Vec<&ServiceView> = services.map(|service| &**service).collect();
     let is_alone = |service: &&&ServiceView| !snapshot.pods.iter().any(|other| serves(service, other));
     let is_told = grant.mode_reason.contains("but not clients of Service");
@@ -233,14 +257,16 @@ fn needed(snapshot: &Snapshot, steps: &[Step], grant: &Grant) -> Result<Vec<Need
     let Some(pod) = snapshot.pods.iter().find(|pod| pod.id.uid == grant.pod.uid) else { return Ok(Vec::new()) };
     let taken = taken(snapshot, steps, &pod.id.namespace);
     let mut needed = Vec::new();
-    for service in snapshot.services.iter().filter(|service| service.selects(pod) && goes_by_readiness(service)) {
+    for service in snapshot.services.iter().filter(|service| leads(service, pod) && goes_by_readiness(service)) {
         let others = || {
             let all = snapshot.pods.iter().filter(|other| other.id.uid != pod.id.uid && !other.finished);
-            all.filter(|other| service.selects(other))
+            all.filter(|other| leads(service, other))
         };
         let is_away = |other: &PodView| other.terminating || taken.contains(other.id.uid.as_str());
         // One that is not Ready must not get connections, so the Service can't be opened.
-        if others().any(|other| !is_away(other) && (!other.available() || is_sent_to(service, pod, other))) {
+        if others().any(|other| {
+            !is_away(other) && (!other.available() || stands_in(service, pod, other) && is_sent_to(service, pod, other))
+        }) {
             continue;
         }
         if !service.open {

@@ -21,18 +21,33 @@ pub(super) fn update_revision(seen: &Seen, pod: &str) -> Option<String> {
 }
 
 impl Checks {
+    /// Whether the native controller of this workload may roll it: a version was sent natively, and no other one is driven since.
+    pub(crate) fn rolls(&self, uid: &str) -> bool {
+        self.rolling.contains(uid)
+    }
+
     /// A controller of ours is about to store `next`.
     pub(crate) fn written(&mut self, server: &Server, before: Option<&Object>, next: &Object) {
         self.job_reported(server, next);
+        if let Some(before) = before {
+            self.halted(server, before, next);
+        }
         if next.annotations.contains_key(annotations::WAY) {
             self.sent_natively.insert(next.id.uid.clone());
+        }
+        if next.held_by_guard() {
+            self.rolling.remove(&next.id.uid);
         }
         let let_go = before.is_some_and(Object::held_by_guard) && !next.annotations.contains_key(annotations::ROLLOUT);
         if !let_go {
             return;
         }
-        if self.sent_natively.contains(&next.id.uid) {
-            self.is_over = true;
+        // Where admission refuses the pods that would fetch an image, new pods tell whether it means the image.
+        let is_refused = self.plays_native && server.has_refused.contains(&next.id.namespace);
+        if self.sent_natively.remove(&next.id.uid) || is_refused {
+            // What its native controller makes of it is played where versions go on.
+            self.is_over = !self.plays_native;
+            self.rolling.insert(next.id.uid.clone());
             return;
         }
         if let Some(deployment) = next.deployment() {

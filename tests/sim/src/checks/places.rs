@@ -130,6 +130,11 @@ impl Checks {
             rules: server.rules.values().cloned().collect(),
             objects: server.objects.values().map(|each| each.view.clone()).collect(),
             services: server.services.values().map(|each| each.view.clone()).collect(),
+            lost: Seen::lost(
+                server.pods.values().map(|pod| &pod.view),
+                server.nodes.values().map(|node| &**node),
+                server.stamp(),
+            ),
         };
         let empty = TransitionLedgerSpec::default();
         let places = server.ledgers.get(namespace);

@@ -44,6 +44,11 @@ impl Checks {
         let (mut count, mut bound) = (0, 1);
         for (uid, truth) in self.pods.iter().filter(|(_, truth)| truth.given.as_deref() == Some(number)) {
             let pod = server.pods.get(uid.as_str()).map(|pod| &pod.view).filter(|pod| pod.id.namespace == *namespace);
+            // On a node that does not answer it proves nothing.
+            let node = pod.and_then(|pod| server.nodes.get(pod.node.as_deref()?));
+            if node.is_some_and(|node| node.not_ready_since.is_some()) {
+                continue;
+            }
             if pod.and_then(|pod| image(pod)).is_some_and(|(other, _)| other == repository) {
                 (count, bound) = (count + 1, bound.max(truth.bound));
             }

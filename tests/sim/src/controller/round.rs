@@ -9,6 +9,7 @@ use hitless_api::names::SYSTEM_NAMESPACE;
 use hitless_rollout::round::{Read, Step, Write, under_way};
 use hitless_rollout::snapshot::{Evidence, LeftOut, Namespaces, Unread, is_ours};
 use hitless_workloads::{Component, Installed};
+use jiff::Timestamp;
 
 use super::{Controller, DEBOUNCE, Doing};
 use crate::checks::Seen;
@@ -111,7 +112,7 @@ impl Controller {
             let mut round = take(&mut **round);
             let steps = self.retries.due(take(&mut round.steps), passed(ground.now));
             ground.checks.decided(ground.now, &self.snapshot, &steps);
-            let seen = self.seen(&steps);
+            let seen = self.seen(&steps, ground.wall(self.skew));
             self.last = round;
             self.has_decided = true;
             let keys = steps.iter().map(|step| step.write.key()).collect();
@@ -159,13 +160,14 @@ impl Controller {
     }
 
     /// What the reservations among these steps were decided on.
-    fn seen(&self, steps: &[Step]) -> Option<Arc<Seen>> {
+    fn seen(&self, steps: &[Step], now: Timestamp) -> Option<Arc<Seen>> {
         steps.iter().any(|step| matches!(step.write, Write::Ledger(_))).then(|| {
             Arc::new(Seen {
                 pods: self.snapshot.pods.clone(),
                 rules: self.snapshot.rules.clone(),
                 objects: self.snapshot.objects.clone(),
                 services: self.snapshot.services.clone(),
+                lost: Seen::lost(&self.snapshot.pods, self.snapshot.nodes.values().map(|node| &**node), now),
             })
         })
     }
@@ -212,8 +214,10 @@ impl Controller {
                     }
                     Answer::Absent => self.retries.failed(key, &Refusal::Gone.error(), passed(ground.now)),
                     Answer::Refused(why) => {
-                        if why == Refusal::Transient {
-                            self.memory.uncertain(write);
+                        match why {
+                            Refusal::Transient => self.memory.uncertain(write),
+                            Refusal::Denied(words) => self.memory.refused(write, words, ground.wall(self.skew)),
+                            Refusal::Conflict | Refusal::Gone => {}
                         }
                         if let (Refusal::Conflict, Write::Service(write)) = (why, write)
                             && let Some(current) =

@@ -52,7 +52,7 @@ impl World {
         }
         let agents = server.nodes.keys().map(|node| (node.to_string(), AgentState::Ready)).collect();
         let nodes = server.nodes.values().map(|node| (node.name.clone(), node.clone())).collect();
-        let (holder, drain_policies) = ("fleet".to_owned(), vec![all_leave()]);
+        let (holder, drain_policies) = ("fleet".to_owned(), vec![all_leave(true)]);
         let snapshot = Snapshot { epoch: 1, holder, agents, nodes, drain_policies, ..Snapshot::default() };
         let report = Report { pods: count, ..Report::default() };
         Self { fleet, server, checks, snapshot, running: BTreeMap::new(), begun: BTreeSet::new(), again: 0, report }

@@ -12,6 +12,7 @@ impl Server {
     pub(super) fn companion(&mut self, write: CompanionWrite, checks: &mut Checks) -> Result<Option<Object>, Refusal> {
         match write {
             CompanionWrite::Create { namespace, manifest, .. } => {
+                self.admit_helper(&namespace)?;
                 let Ok(pod) = serde_json::from_value::<Pod>(manifest) else { return Err(Refusal::Denied("no pod")) };
                 let mut pod = NodePod::from(&pod);
                 let id = &pod.view.id;

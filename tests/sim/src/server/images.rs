@@ -54,6 +54,7 @@ impl Server {
     pub(super) fn prefetch(&mut self, write: PrefetchWrite) -> Result<Option<Object>, Refusal> {
         match write {
             PrefetchWrite::Create { pull, attempt, resources: _, owner: _ } => {
+                self.admit_helper(&pull.namespace)?;
                 let name = pull.pod_name(attempt);
                 let at = key(&pull.namespace, &name);
                 if self.prefetches.contains_key(&at) {

@@ -3,6 +3,7 @@
 use super::World;
 use crate::clock::{Micros, SECOND};
 use crate::faults::Fault;
+use crate::ground::Ground;
 use crate::trace::Who;
 use crate::user::Deed;
 
@@ -27,6 +28,7 @@ impl World {
         let Some(key) = self.dependency(who) else { return };
         self.ground.fault(Fault::DependencyAway);
         self.ground.say(Who::User, || format!("readiness probes of {} fail", key.1));
+        self.ground.checks.is_disturbed(now, &key, true);
         self.ground.away.insert(key);
         self.user.at(now + length, Deed::DependencyBack(who));
         self.probe();
@@ -35,6 +37,7 @@ impl World {
     pub(super) fn dependency_back(&mut self, who: usize) {
         let Some(key) = self.dependency(who) else { return };
         if self.ground.away.remove(&key) {
+            self.ground.checks.is_disturbed(self.ground.now, &key, false);
             self.ground.say(Who::User, || format!("readiness probes of {} may pass again", key.1));
             self.probe();
         }
@@ -43,7 +46,8 @@ impl World {
     /// All of them.
     pub(super) fn dependencies_back(&mut self) {
         if !self.ground.away.is_empty() {
-            self.ground.away.clear();
+            let Ground { now, checks, away, .. } = &mut self.ground;
+            std::mem::take(away).iter().for_each(|key| checks.is_disturbed(*now, key, false));
             self.probe();
         }
     }

@@ -1,17 +1,17 @@
 //! Deeds and faults, planned and carried out.
 
-use hitless_agent::view::NodeIdentity;
 use hitless_api::names::annotations;
+use hitless_api::pod::PodView;
 use hitless_workloads::{OptIn, kind};
 use serde_json::json;
 
 use super::World;
 use crate::agent::LONGEST_AWAY;
+use crate::checks::allowed;
 use crate::clock::{MS, Micros, SECOND};
 use crate::faults::{Fault, Weather};
 use crate::ground::Ground;
 use crate::kubelet::Image;
-use crate::kubernetes::install_node;
 use crate::manifest::Manage;
 use crate::server::WorkloadObject;
 use crate::trace::Who;
@@ -85,7 +85,7 @@ impl World {
         }
         self.plan_operators(start);
         last = last.max(self.orders()).max(self.plan_pauses()).max(self.plan_deletions());
-        last = last.max(self.plan_dependencies());
+        last = last.max(self.plan_dependencies()).max(self.plan_nodes()).max(self.plan_helpers());
         last + if self.weather.agent_away_long > 0 { LONGEST_AWAY } else { 20 * SECOND }
     }
 
@@ -101,7 +101,7 @@ impl World {
         }
         for index in 0..self.nodes.len() {
             let node = &mut self.nodes[index];
-            if !node.kubelet.dead {
+            if !node.kubelet.dead && !node.has_no_agent {
                 node.agent.down_until = node.agent.down_until.map(|_| now);
             }
             if node.agent.refuses {
@@ -117,7 +117,7 @@ impl World {
         for index in 0..self.user.wishes.len() {
             self.user.images += 1;
             let image = self.user.images;
-            self.ground.images.insert(image.to_string(), Image::Good(500 * MS));
+            self.ground.add_image(image, Image::Good(500 * MS));
             self.lift(index);
             self.pause(index, false);
             self.set_image(index, image);
@@ -132,8 +132,8 @@ impl World {
             Deed::SetImage(index) => {
                 self.user.images += 1;
                 let image = self.user.images;
-                let kind = self.draw_image();
-                self.ground.images.insert(image.to_string(), kind);
+                let kind = self.draw_image(index, image);
+                self.ground.add_image(image, kind);
                 let busy = self.is_held_by_guard(index);
                 if busy {
                     self.ground.fault(Fault::SecondChange);
@@ -164,10 +164,13 @@ impl World {
                 let node = self.ground.server.pods[uid.as_str()].view.node.as_deref().and_then(super::node_index);
                 if node.is_some_and(|node| self.nodes[node].kubelet.crash(&uid, now)) {
                     self.ground.fault(Fault::PodCrashed);
+                    self.disturb(|pod| pod.id.uid == uid);
                 }
             }
             Deed::DependencyAway(who, length) => self.dependency_away(who, length),
             Deed::DependencyBack(who) => self.dependency_back(who),
+            Deed::LoseNode(tries) => self.lose_node(tries),
+            Deed::RefuseHelpers(who, words) => self.refuse_helpers(who, words),
             Deed::RestartPod(who) => self.restart_pod(who),
             Deed::MakeJob(who) => self.make_job(who),
             Deed::DeleteJob(who) => self.delete_job(who),
@@ -204,7 +207,7 @@ impl World {
                     self.ground.faults.add(Fault::AgentRefuses);
                 }
                 let node = &mut self.nodes[index];
-                if !node.kubelet.dead {
+                if !node.kubelet.dead && !node.has_no_agent {
                     node.agent.kill(&mut self.ground, now + SECOND);
                 }
                 node.agent.refuses = refuses;
@@ -219,6 +222,15 @@ impl World {
             Deed::DeleteInForeground(index) => self.delete_in_foreground(index),
             Deed::MakeAnew(index) => self.make_anew(index),
             Deed::Pause(index, paused) => self.pause(index, paused),
+        }
+    }
+
+    /// Something happens from outside to these pods.
+    pub(super) fn disturb(&mut self, is_one: impl Fn(&PodView) -> bool) {
+        let Ground { now, server, checks, .. } = &mut self.ground;
+        for pod in server.pods.values().map(|pod| &pod.view).filter(|pod| is_one(pod)) {
+            let image = pod.containers.first().map_or("", |container| container.image.as_str());
+            checks.disturbed(*now, &pod.id.namespace, image.split([':', '@']).next().unwrap_or_default());
         }
     }
 
@@ -243,7 +255,14 @@ impl World {
         self.controllers.iter_mut().for_each(|controller| controller.notify(now));
     }
 
-    fn draw_image(&mut self) -> Image {
+    fn draw_image(&mut self, index: usize, number: u32) -> Image {
+        let allowed = self.workload(index).map(|known| allowed(&self.ground.server, &known.json, true).0);
+        if let (Some(servers), Some(allowed)) = (&mut self.ground.servers, allowed) {
+            let wish = &self.user.wishes[index];
+            let (image, fault) = servers.image(number, (&wish.namespace, &wish.name), allowed);
+            fault.into_iter().for_each(|fault| self.ground.fault(fault));
+            return image;
+        }
         let chance = &mut self.ground.chance;
         let start = chance.delay(100 * MS, 5 * SECOND);
         let kind = match chance.index(100) {
@@ -336,53 +355,6 @@ impl World {
     fn some_pod(&self, who: usize) -> Option<String> {
         let pods = self.some_pods();
         (!pods.is_empty()).then(|| pods[who % pods.len()].clone())
-    }
-
-    fn kill_node(&mut self, index: usize, back: Option<Micros>) {
-        // Somebody must be there to run the pods.
-        if self.kubernetes.usable.len() < 2 || self.nodes[index].kubelet.dead {
-            return;
-        }
-        let now = self.ground.now;
-        self.ground.fault(Fault::NodeDied);
-        self.ground.say(Who::Kubelet(index), || "the node is down".to_owned());
-        let node = &mut self.nodes[index];
-        node.kubelet.dead = true;
-        node.agent.kill(&mut self.ground, crate::clock::NEVER);
-        let gone = self.kubernetes.node_died(index, &mut self.ground);
-        match back.map(|after| now + after).filter(|at| *at < gone) {
-            Some(at) => self.user.at(at, Deed::ReturnNode(index)),
-            None => self.user.at(gone + SECOND, Deed::RemakeNode(index)),
-        }
-    }
-
-    fn return_node(&mut self, index: usize) {
-        let now = self.ground.now;
-        self.ground.fault(Fault::NodeBack);
-        self.ground.say(Who::Kubelet(index), || "the node is back".to_owned());
-        self.kubernetes.node_back(index, &mut self.ground);
-        let node = &mut self.nodes[index];
-        node.kubelet.reboot(&mut self.ground);
-        node.agent.down_until = Some(now + SECOND);
-    }
-
-    fn remake_node(&mut self, index: usize) {
-        let now = self.ground.now;
-        if self.ground.server.nodes.contains_key(format!("n{index}").as_str()) {
-            // Not given up yet: the API server was away.
-            return self.user.at(now + SECOND, Deed::RemakeNode(index));
-        }
-        let node = &mut self.nodes[index];
-        node.generation += 1;
-        let uid = format!("uid-n{index}-{}", node.generation);
-        self.ground.say(Who::Kubelet(index), || "a node of that name is made".to_owned());
-        let skew = node.kubelet.skew;
-        node.kubelet = crate::kubelet::Kubelet::new(index);
-        node.kubelet.skew = skew;
-        node.agent.node = NodeIdentity { name: format!("n{index}"), uid: uid.clone() };
-        node.agent.down_until = Some(now + SECOND);
-        install_node(index, uid, &mut self.ground);
-        self.kubernetes.usable.insert(index);
     }
 
     fn usurp(&mut self, length: Micros) {

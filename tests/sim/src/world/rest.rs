@@ -12,6 +12,7 @@ use super::World;
 use crate::checks::{colla_set_unfinished, image_number, partition};
 use crate::kubelet::Image;
 use crate::server::WorkloadObject;
+use crate::user::Wish;
 
 impl World {
     /// Checks everything; `cured`: every rollout that is not hopeless must have reached its target.
@@ -35,6 +36,9 @@ impl World {
     fn pods_at_rest(&self) -> Option<String> {
         self.ground.server.pods.values().map(|pod| &pod.view).find_map(|pod| {
             let name = &pod.id.name;
+            if pod.terminating && self.is_on_lost_node(pod.node.as_deref()) {
+                return None;
+            }
             if pod.terminating {
                 return Some(format!("pod {name} is still being deleted"));
             }
@@ -51,10 +55,11 @@ impl World {
             if pod.labels.contains_key(labels::COMPANION) && self.is_unneeded(pod) {
                 return Some(format!("companion pod {name} was left in service"));
             }
-            if !pod.in_service().is_some_and(|is| is.is_true) {
+            if !pod.in_service().is_some_and(|is| is.is_true) && !self.is_on_lost_node(pod.node.as_deref()) {
                 return Some(format!("pod {name} was left out of service"));
             }
-            (self.runs_well(pod) && !pod.ready()).then(|| format!("pod {name} was left not Ready"))
+            let is_lost = self.is_on_lost_node(pod.node.as_deref());
+            (self.runs_well(pod) && !pod.ready() && !is_lost).then(|| format!("pod {name} was left not Ready"))
         })
     }
 
@@ -75,7 +80,13 @@ impl World {
     fn runs_well(&self, pod: &PodView) -> bool {
         pod.containers.iter().all(|container| {
             let number = image_number(&container.image).unwrap_or_default();
-            matches!(self.ground.images.get(number), Some(Image::Good(_)))
+            let repository = container.image.split([':', '@']).next().unwrap_or_default();
+            let servers = self.ground.servers.as_ref();
+            let probe = servers.and_then(|servers| servers.probe((&pod.id.namespace, repository)));
+            match self.ground.images.get(number) {
+                Some(Image::Good(after)) => probe.is_none_or(|probe| *after <= probe),
+                _ => false,
+            }
         })
     }
 
@@ -84,11 +95,14 @@ impl World {
         let places = server.ledgers.values().flat_map(|ledger| &ledger.spec.reservations);
         let place = places.into_iter().find_map(|(uid, place)| {
             let pod = server.pods.get(uid.as_str());
-            pod.is_none_or(|pod| pod.view.ready()).then(|| format!("a place of {} was left in the ledger", place.pod))
+            // On a node that is lost it stays as long as the pod.
+            let is_lost = pod.is_some_and(|pod| self.is_on_lost_node(pod.view.node.as_deref()));
+            (!is_lost && pod.is_none_or(|pod| pod.view.ready()))
+                .then(|| format!("a place of {} was left in the ledger", place.pod))
         });
         place.or_else(|| {
             server.transitions.values().find_map(|node| {
-                let live = node.view.unfinished().next();
+                let live = node.view.unfinished().next().filter(|_| !self.is_on_lost_node(Some(&node.view.node)));
                 live.map(|grant| format!("the grant of {} was left on {}", grant.pod.name, node.view.node))
             })
         })
@@ -159,18 +173,24 @@ impl World {
         let Some(leader) = self.controllers.iter().find(|each| each.leads(now)) else {
             return Some("nobody leads".to_owned());
         };
+        let explained = self.explained().unwrap_or_default();
         for wish in &self.user.wishes {
             let Some(workload) = self.ground.server.object(wish.kind, &wish.namespace, &wish.name) else { continue };
             let Some(unfinished) = self.unfinished(workload) else { continue };
             let Some(obstacle) = obstacle(&leader.last, &workload.view) else {
                 return Some(format!("{}: {unfinished}, and nothing says why", wish.name));
             };
+            if self.ground.server.balancer.is_none()
+                && let Err(what) = self.exit(&explained, &workload.view.id)
+            {
+                return Some(format!("{}: {unfinished}, and there is no exit: {what}", wish.name));
+            }
             if matches!(obstacle.as_str(), "ServicePublishing" | "ServiceOpen") {
                 return Some(format!("{}: {unfinished}, and its Services are not at rest ({obstacle})", wish.name));
             }
             // Nobody takes the only server out of its load balancer. Its sessions may last longer than a drain, and then the rule
             // may want that the operation is given up; those of a pod that leaves for good, too.
-            let is_kept = obstacle == "TrafficLast" || self.was_aborted(&workload.view);
+            let is_kept = obstacle == "TrafficLast" || self.was_aborted(&workload.view) || self.is_on_bad_nodes(wish);
             if cured && !wish.hopeless && !is_kept && !self.waits_for_deletion(&workload.view.id.uid) {
                 let why = self.unrest();
                 return Some(format!(
@@ -181,6 +201,16 @@ impl World {
             *self.obstacles.entry(obstacle).or_default() += 1;
         }
         None
+    }
+
+    /// Some pod of the workload is on a node that is lost or has no agent, or cannot be replaced where helper pods are refused.
+    fn is_on_bad_nodes(&self, wish: &Wish) -> bool {
+        let mut pods = self.ground.server.pods.values().map(|pod| &pod.view);
+        let is_own = |pod: &PodView| {
+            pod.id.namespace == wish.namespace && pod.labels.get("app").is_some_and(|app| *app == wish.name)
+        };
+        pods.any(|pod| is_own(pod) && self.is_on_bad_node(pod.node.as_deref()))
+            || self.ground.server.refuses_helpers(&wish.namespace)
     }
 
     fn was_aborted(&self, workload: &Object) -> bool {

@@ -8,6 +8,7 @@ use crate::clock::{MS, SECOND};
 use crate::faults::Fault;
 use crate::ground::Ground;
 use crate::manifest::{Manage, Manifest};
+use crate::ports;
 use crate::server::key;
 use crate::trace::Who;
 use crate::user::{Deed, User};
@@ -25,8 +26,16 @@ pub(super) fn services(namespace: &str, user: &mut User, ground: &mut Ground) {
     if ground.chance.happens(1_500) {
         manifests.push(Manifest::new(namespace, "all", ("all", "yes")));
     }
+    manifests.extend(own_services(namespace, user, ground));
+    let is_shared = ground.ports.as_mut().is_some_and(ports::is_shared);
+    if is_shared && !manifests.iter().any(|manifest| manifest.name == "all") {
+        manifests.push(Manifest::new(namespace, "all", ("all", "yes")));
+    }
     for mut manifest in manifests {
-        let Ground { chance, node_local, server, checks, has_companions, .. } = ground;
+        let Ground { chance, node_local, server, checks, has_companions, ports, .. } = ground;
+        if let Some(ports) = ports {
+            ports::of_service(ports, &mut manifest);
+        }
         manifest.headless = chance.happens(700);
         manifest.node_local = node_local.happens(1_500);
         manifest.applied = chance.happens(6_000);
@@ -36,6 +45,17 @@ pub(super) fn services(namespace: &str, user: &mut User, ground: &mut Ground) {
         server.put_service(manifest.make(), checks);
         user.services.push(manifest);
     }
+}
+
+/// Some StatefulSets have a Service for each of their pods.
+fn own_services(namespace: &str, user: &User, ground: &mut Ground) -> Vec<Manifest> {
+    let Some(chance) = &mut ground.ports else { return Vec::new() };
+    let sets = user.wishes.iter().filter(|wish| wish.namespace == namespace && wish.kind == "StatefulSet");
+    let sets: Vec<&str> = sets.filter(|_| ports::has_own_services(chance)).map(|wish| wish.name.as_str()).collect();
+    let pods = ground.server.pods.values().map(|pod| &pod.view.id).filter(|id| id.namespace == namespace);
+    let is_own = |name: &&str| sets.iter().any(|set| name.strip_prefix(*set).is_some_and(|rest| rest.starts_with('-')));
+    let names = pods.map(|id| id.name.as_str()).filter(is_own);
+    names.map(|name| Manifest::new(namespace, name, (ports::POD_NAME, name))).collect()
 }
 
 impl World {

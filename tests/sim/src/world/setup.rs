@@ -27,6 +27,8 @@ use crate::faults::{Fault, Weather};
 use crate::ground::Ground;
 use crate::kubelet::{Image, Kubelet};
 use crate::kubernetes::{Kubernetes, install_node, pod, pod_of_set};
+use crate::ports;
+use crate::servers::Servers;
 use crate::user::{User, Wish};
 use crate::workload::{Named, all_leave};
 
@@ -37,10 +39,11 @@ impl World {
         let mut nodes = nodes(&mut ground);
         let rounds = u32::try_from(ground.chance.between(1, 4)).unwrap_or(1);
         let mut user = User::new(rounds);
-        ground.images.insert("1".to_owned(), Image::Good(300 * MS));
+        ground.add_image(1, Image::Good(300 * MS));
         // Elsewhere all pods leave, whatever is known of them.
         let holds = ground.chance.happens(6_000);
-        ground.server.drain_policies.push(all_leave());
+        let says_verify = ground.servers.as_mut().is_none_or(Servers::has_policy);
+        ground.server.drain_policies.push(all_leave(says_verify));
         // Small, because a decision looks at everything: what goes wrong shows with few pods.
         let namespaces = ground.chance.pick(&[1, 1, 1, 1, 1, 2]);
         let mut number = 0;
@@ -85,6 +88,7 @@ impl World {
             weather,
             obstacles: BTreeMap::new(),
         };
+        world.without_agent();
         world.elevate(0);
         world
     }
@@ -117,7 +121,7 @@ fn nodes(ground: &mut Ground) -> Vec<Node> {
                 kubelet.skew = ground.chance.between(-5 * SECOND, 5 * SECOND);
                 agent.skew = kubelet.skew;
             }
-            Node { kubelet, agent, agent_up: true, generation: 0 }
+            Node { kubelet, agent, agent_up: true, generation: 0, has_no_agent: false, is_lost: false }
         })
         .collect()
 }
@@ -152,6 +156,14 @@ fn workload(namespace: &str, number: usize, holds: bool, nodes: &mut [Node], gro
     if let Some(mode) = mode {
         template["metadata"]["annotations"][annotations::MODE] = json!(mode);
     }
+    let mut deadline = None;
+    if let Some(servers) = &mut ground.servers {
+        servers.write(namespace, &name, &mut template);
+        deadline = Some(servers.deadline());
+    }
+    if let Some(chance) = &mut ground.ports {
+        ports::write(chance, &mut template);
+    }
     let kind =
         ground.chance.pick(&["Deployment", "Deployment", "Deployment", "StatefulSet", "StatefulSet", "DaemonSet"]);
     let named = Named { namespace, name: &name, uid: format!("uid-{name}"), replicas };
@@ -164,6 +176,9 @@ fn workload(namespace: &str, number: usize, holds: bool, nodes: &mut [Node], gro
             }
             deployment["spec"]["revisionHistoryLimit"] = json!(ground.chance.pick(&[10, 10, 2, 1]));
             deployment["spec"]["progressDeadlineSeconds"] = json!(ground.chance.between(15, 60));
+            if let Some(deadline) = deadline {
+                deployment["spec"]["progressDeadlineSeconds"] = json!(deadline);
+            }
             ground.server.put_object(deployment);
             let set = ground.server.put_object(set).view;
             for index in 0..usize::try_from(replicas).unwrap_or_default() {
@@ -205,6 +220,9 @@ fn on_delete(kind: &str, named: &Named<'_>, template: &serde_json::Value, nodes:
             pod.view.labels.insert(labels::POD_TEMPLATE_GENERATION.to_owned(), "1".to_owned());
             index
         } else {
+            if ground.ports.is_some() {
+                pod.view.labels.insert(ports::POD_NAME.to_owned(), pod.view.id.name.clone());
+            }
             ground.chance.index(nodes.len())
         };
         running(pod, node, nodes, ground);

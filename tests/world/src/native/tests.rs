@@ -88,6 +88,31 @@ fn a_deployment_is_scaled_where_its_pods_are_and_rolls_when_nobody_has_its_templ
 }
 
 #[test]
+fn a_rolling_update_makes_new_pods_first_and_takes_old_ones_as_others_are_available() {
+    let root = object("Deployment", "web", &json!({"replicas": 3, "template": template("b")}));
+    let deployment = read(&root);
+    let body = deployment.view.deployment().unwrap().body;
+    // Of the old and of the new ReplicaSet: replicas, and how many of the pods are available.
+    let step = |strategy: Value, old: (i32, i32), new: (i32, i32)| {
+        let sets = [("old", "a", old.0), ("new", "b", new.0)]
+            .map(|(name, image, replicas)| own(&root, replica_set(name, image, replicas, "2026-01-01T00:00:00Z")));
+        let share =
+            |index: usize, available| rolling::Share { set: sets[index].view.replica_set().unwrap(), available };
+        let acts = rolling::sync(body, &strategy, share(1, new.1), &[share(0, old.1)]);
+        scaled(&acts).into_iter().map(|(name, replicas)| (name.to_owned(), replicas)).collect::<Vec<_>>()
+    };
+    let to = |name: &str, replicas| vec![(name.to_owned(), replicas)];
+    assert_eq!(step(json!({}), (3, 3), (0, 0)), to("new", 1), "one more than there are to be");
+    assert_eq!(step(json!({}), (3, 3), (1, 0)), [], "it is not available yet");
+    assert_eq!(step(json!({}), (3, 3), (1, 1)), to("old", 2));
+    assert_eq!(step(json!({}), (2, 2), (1, 1)), to("new", 2));
+    assert_eq!(step(json!({}), (3, 2), (1, 1)), to("old", 2), "the one that nobody misses");
+    assert_eq!(step(json!({}), (0, 0), (3, 3)), []);
+    assert_eq!(step(json!({"rollingUpdate": {"maxSurge": 0}}), (3, 3), (0, 0)), to("old", 2), "never both 0");
+    assert_eq!(step(json!({"type": "Recreate"}), (3, 3), (0, 0)), to("old", 0), "all of them");
+}
+
+#[test]
 fn the_guard_lets_no_history_entry_be_raised() {
     let root = object("Deployment", "web", &json!({"replicas": 2, "paused": true, "template": template("a")}));
     let mut set = replica_set("r1", "a", 0, "2026-01-01T00:00:00Z");

@@ -1,0 +1,53 @@
+//! Ports: Services whose port is not their pods', that name a container port, or that are of one pod alone; and pods that have no port at
+//! all. All of it is drawn apart.
+
+use hitless_api::PortTreatment;
+use hitless_api::pod::{PortView, Protocol};
+use serde_json::{Value, json};
+
+use crate::chance::Chance;
+use crate::manifest::Manifest;
+
+/// By it the pods of a StatefulSet are told apart.
+pub(crate) const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
+
+/// Name of the port of pods that declare one.
+const NAME: &str = "http";
+
+/// What an owner writes of ports into a template: workers have none.
+pub(crate) fn write(chance: &mut Chance, template: &mut Value) {
+    let is_worker = chance.happens(2_500);
+    let ports = if is_worker { json!([]) } else { json!([{"name": NAME, "containerPort": 80}]) };
+    template["spec"]["containers"][0]["ports"] = ports;
+}
+
+/// Where a Service's port leads to.
+pub(crate) fn of_service(chance: &mut Chance, manifest: &mut Manifest) {
+    manifest.port = chance.pick(&[80, 8080]);
+    manifest.by_name = chance.happens(4_000).then_some(NAME);
+}
+
+/// Whether a namespace has a Service for all of its pods, beside those that have one anyway.
+pub(crate) fn is_shared(chance: &mut Chance) -> bool {
+    chance.happens(3_000)
+}
+
+/// Whether a StatefulSet has a Service for each of its pods.
+pub(crate) fn has_own_services(chance: &mut Chance) -> bool {
+    chance.happens(3_000)
+}
+
+/// The ports of a pod of this template.
+pub(crate) fn of_pod(template: &Value) -> Vec<PortView> {
+    let port = |name: Option<&str>| PortView {
+        port: 80,
+        name: name.map(Into::into),
+        treatment: PortTreatment::Http1,
+        protocol: Protocol::Tcp,
+        host_port: None,
+    };
+    match template["spec"]["containers"][0]["ports"].as_array() {
+        Some(ports) => ports.iter().map(|each| port(each["name"].as_str())).collect(),
+        None => vec![port(None)],
+    }
+}
