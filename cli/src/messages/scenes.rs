@@ -31,7 +31,7 @@ pub(super) struct Scene {
 const WEB: &str = "deployment/web";
 
 pub(super) fn all() -> Vec<Scene> {
-    waiting().into_iter().chain(others()).collect()
+    waiting().into_iter().chain(others()).chain(further()).collect()
 }
 
 fn waiting() -> Vec<Scene> {
@@ -157,6 +157,11 @@ fn others() -> Vec<Scene> {
             codes: [0, 4],
             words: &["Restarting", "1 of 3 restarted", "1 of 3 pods restarted"],
         },
+    ]
+}
+
+fn further() -> Vec<Scene> {
+    vec![
         Scene {
             title: "A native rollout",
             what: "Something was changed that can't be changed in a running pod, so the Deployment controller makes new pods.",

@@ -122,7 +122,7 @@ impl Prefetches<'_> {
         // Most namespaces want nothing stated, and where nothing is a node that is full takes the pod all the same.
         let is_refused = basis.images.refusals.has_refused(&pull, &key);
         let resources = if is_refused { Resources::OfContainer } else { Resources::None };
-        self.changes.push(Change::Prefetch(PrefetchWrite::Create { pull, attempt, resources, owner }));
+        self.changes.push(Change::Prefetch(PrefetchWrite::Create { pull: Box::new(pull), attempt, resources, owner }));
     }
 
     /// Those whose image no pod of the node needs any more, and those after which there was another attempt that has ended.

@@ -145,7 +145,8 @@ impl Checks {
         }
         let Some(allowed) = self.comes_up(server, &next.id, &number, !is_tried) else { return };
         let is_judged = self.versions.excused.contains(&(name(&next.id), number.clone()));
-        if !is_judged && !(is_tried && self.is_excused(server, &next.id, server.now - allowed - 60 * SECOND)) {
+        let is_excused = || is_tried && self.is_excused(server, &next.id, server.now - allowed - 60 * SECOND);
+        if !(is_judged || is_excused()) {
             let how = if is_tried { "did not run in its companion pod" } else { "is not rolled out any more" };
             self.fail(
                 server.now,

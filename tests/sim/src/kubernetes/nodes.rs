@@ -22,16 +22,17 @@ impl Kubernetes {
     pub(crate) fn give_up(&mut self, node: usize, at: Micros) {
         self.later(at, Job::NodeGone(node));
     }
+}
 
+impl Ground {
     /// There is no pod of the agent on the node.
-    pub(crate) fn no_agent(&mut self, node: usize, ground: &mut Ground) {
-        let Ground { server, checks, .. } = ground;
-        server.remove_pod(checks, &agent_pod(node));
+    pub(crate) fn no_agent(&mut self, node: usize) {
+        self.server.remove_pod(&mut self.checks, &agent_pod(node));
     }
 
     /// There is one again.
-    pub(crate) fn new_agent(&mut self, node: usize, ground: &mut Ground) {
-        install_agent_pod(node, ground);
+    pub(crate) fn new_agent(&mut self, node: usize) {
+        install_agent_pod(node, self);
     }
 }
 

@@ -47,7 +47,9 @@ impl World {
     pub(super) fn dependencies_back(&mut self) {
         if !self.ground.away.is_empty() {
             let Ground { now, checks, away, .. } = &mut self.ground;
-            std::mem::take(away).iter().for_each(|key| checks.is_disturbed(*now, key, false));
+            for key in std::mem::take(away) {
+                checks.is_disturbed(*now, &key, false);
+            }
             self.probe();
         }
     }

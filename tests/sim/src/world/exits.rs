@@ -10,7 +10,7 @@ use crate::trace::Who;
 
 impl World {
     /// Whether a workload that does not go on says whose turn it is.
-    pub(super) fn exit(&self, explained: &Explanation, workload: &ObjectRef) -> Result<(), String> {
+    pub(super) fn exit(explained: &Explanation, workload: &ObjectRef) -> Result<(), String> {
         let is_own = |report: &&PodReport| {
             report.verdict.as_ref().is_some_and(|verdict| verdict.owner.as_ref() == Some(workload))
         };

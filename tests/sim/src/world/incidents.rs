@@ -260,7 +260,9 @@ impl World {
         if let (Some(servers), Some(allowed)) = (&mut self.ground.servers, allowed) {
             let wish = &self.user.wishes[index];
             let (image, fault) = servers.image(number, (&wish.namespace, &wish.name), allowed);
-            fault.into_iter().for_each(|fault| self.ground.fault(fault));
+            if let Some(fault) = fault {
+                self.ground.fault(fault);
+            }
             return image;
         }
         let chance = &mut self.ground.chance;

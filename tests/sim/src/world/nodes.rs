@@ -25,7 +25,7 @@ impl World {
         self.ground.say(Who::Kubernetes, || format!("n{index} never gets an agent"));
         let node = &mut self.nodes[index];
         (node.has_no_agent, node.agent_up, node.agent.down_until) = (true, false, Some(NEVER));
-        self.kubernetes.no_agent(index, &mut self.ground);
+        self.ground.no_agent(index);
         self.flush();
     }
 
@@ -115,7 +115,7 @@ impl World {
         node.agent.down_until = Some(back);
         install_node(index, uid, &mut self.ground);
         if self.nodes[index].has_no_agent {
-            self.kubernetes.no_agent(index, &mut self.ground);
+            self.ground.no_agent(index);
         }
         self.kubernetes.usable.insert(index);
     }
@@ -139,7 +139,7 @@ impl World {
             let node = &mut self.nodes[index];
             if std::mem::take(&mut node.has_no_agent) && !node.kubelet.dead {
                 node.agent.down_until = Some(now + SECOND);
-                self.kubernetes.new_agent(index, &mut self.ground);
+                self.ground.new_agent(index);
             }
             if std::mem::take(&mut self.nodes[index].is_lost) {
                 self.kubernetes.give_up(index, now + SECOND);

@@ -181,7 +181,7 @@ impl World {
                 return Some(format!("{}: {unfinished}, and nothing says why", wish.name));
             };
             if self.ground.server.balancer.is_none()
-                && let Err(what) = self.exit(&explained, &workload.view.id)
+                && let Err(what) = Self::exit(&explained, &workload.view.id)
             {
                 return Some(format!("{}: {unfinished}, and there is no exit: {what}", wish.name));
             }

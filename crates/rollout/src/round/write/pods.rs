@@ -50,7 +50,7 @@ pub enum PrefetchWrite {
     /// Made.
     Create {
         /// What it fetches.
-        pull: Pull,
+        pull: Box<Pull>,
         /// Which attempt it is.
         attempt: u32,
         /// What it asks for.
