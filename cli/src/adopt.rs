@@ -14,7 +14,7 @@ use hitless_api::names::{UPDATE_IN_PLACE, annotations, labels};
 use hitless_api::pod::PodView;
 use hitless_rollout::round::WaitReason;
 use hitless_runtime::write::Writes;
-use hitless_workloads::{Object, OptIn, Stage, image, kind};
+use hitless_workloads::{Object, OptIn, Stage, image, registry};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::PatchParams;
@@ -162,7 +162,7 @@ fn consider(
     let assumed = assume(snapshot, raw);
     let answer = Answer::of(&assumed, target, now);
     let report = assumed.explain(now, |_| false).workloads.into_iter().find(|report| report.id.uid == object.id.uid);
-    let replicas = kind::size(object).map_or(0, |size| size.desired);
+    let replicas = registry::size(object).map_or(0, |size| size.desired);
     let template = &raw.raw["spec"]["template"];
     let by_template = template["metadata"]["labels"][labels::GATE].as_str();
     let gate_label = match by_template {
@@ -256,7 +256,7 @@ fn single_note(object: &Object, replicas: u32) -> Option<String> {
     if replicas != 1 {
         return None;
     }
-    let surge = kind::of_workload(&object.id.group_kind)?.surge(object).err();
+    let surge = registry::of_workload(&object.id.group_kind)?.surge(object).err();
     Some(match surge {
         None => "it has a single pod: a companion pod tries each version beside it first, and serves if the pod is away for long".to_owned(),
         Some(why) => format!(
