@@ -15,7 +15,7 @@ use hitless_api::pod::PodView;
 use hitless_rollout::beforehand::Helper;
 use hitless_rollout::round::WaitReason;
 use hitless_runtime::write::Writes;
-use hitless_workloads::{Object, OptIn, Stage, image, kind};
+use hitless_workloads::{Object, OptIn, Stage, image, registry};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::PatchParams;
@@ -181,7 +181,7 @@ fn consider(
     let assumed = assume(snapshot, raw);
     let answer = Answer::of(&assumed, target, now);
     let report = assumed.explain(now, |_| false).workloads.into_iter().find(|report| report.id.uid == object.id.uid);
-    let replicas = kind::size(object).map_or(0, |size| size.desired);
+    let replicas = registry::size(object).map_or(0, |size| size.desired);
     let template = &raw.raw["spec"]["template"];
     let by_template = template["metadata"]["labels"][labels::GATE].as_str();
     let gate_label = match by_template {
@@ -280,7 +280,7 @@ fn single_note(object: &Object, replicas: u32) -> Option<String> {
     if replicas != 1 {
         return None;
     }
-    let surge = kind::of_workload(&object.id.group_kind)?.surge(object).err();
+    let surge = registry::of_workload(&object.id.group_kind)?.surge(object).err();
     Some(match surge {
         None => BESIDE_SINGLE.to_owned(),
         Some(why) => format!(

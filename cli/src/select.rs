@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use hitless_api::selector::{self, Selector};
-use hitless_workloads::{Object, kind};
+use hitless_workloads::{Object, registry};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 
 use crate::args::{Selection, Target, TargetKind, workload_targets};
@@ -96,7 +96,7 @@ pub(crate) fn workloads<'a>(snapshot: &'a Snapshot, selection: &Selection) -> Re
         return targets.iter().map(|target| named(snapshot, target)).collect();
     }
     let is_meant = |object: &&Object| {
-        kind::is_workload(&object.id.group_kind)
+        registry::is_workload(&object.id.group_kind)
             && snapshot.shows(&object.id.namespace)
             && selector.as_ref().is_none_or(|labels| labels.match_object(object))
     };

@@ -16,7 +16,7 @@ use hitless_rollout::round::{Explanation, explain};
 use hitless_rollout::snapshot::{LeftOut, Snapshot as Cluster, Unread as NamespaceUnread};
 use hitless_workloads::interest::Interest;
 use hitless_workloads::requests::operation_job::OPERATION_JOB;
-use hitless_workloads::{Component, Holder, Installed, Object, Placement, kind, large};
+use hitless_workloads::{Component, Holder, Installed, Object, Placement, Resource, large, registry};
 use jiff::Timestamp;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::DynamicObject;
@@ -95,7 +95,7 @@ impl Snapshot {
         let is_on = |holder: &Holder| holder.own() == Some(&OPERATION_JOB.group_kind) && self.installed().has(*holder);
         self.kuperator.is_none()
             && !self.unlisted.contains(&OPERATION_JOB.plural)
-            && kind::holders().any(|holder| is_on(&holder))
+            && registry::holders().any(|holder| is_on(&holder))
     }
 
     /// Why workloads of the kind are left alone, if they are.
@@ -165,11 +165,11 @@ pub(crate) struct WorkloadObject {
 impl WorkloadObject {
     /// Nothing if it does not parse, or is of no workload's kind.
     pub(crate) fn of(raw: Value) -> Option<Self> {
-        Some(Self { view: Arc::new(kind::read(large::outlined(raw.clone()))?.ok()?), raw })
+        Some(Self { view: Arc::new(registry::read(large::outlined(raw.clone()))?.ok()?), raw })
     }
 
     /// Of an object of this resource: in a list objects do not name their kind.
-    pub(crate) fn listed(resource: &kind::Resource, object: DynamicObject) -> Option<Self> {
+    pub(crate) fn listed(resource: &Resource, object: DynamicObject) -> Option<Self> {
         let mut raw = serde_json::to_value(object).ok()?;
         raw["apiVersion"] = resource.api_version().into();
         raw["kind"] = resource.group_kind.kind.clone().into();

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use hitless_rollout::round::WorkloadReport;
-use hitless_workloads::{Object, Stage, Undo, World, kind};
+use hitless_workloads::{Kind, Object, Stage, Undo, World, registry};
 use jiff::Timestamp;
 use kube::Client;
 
@@ -43,13 +43,13 @@ pub(crate) async fn retry(client: Client, namespace: String, arguments: &TargetA
 /// The workload that is meant, and its kind.
 pub(crate) struct Found<'a> {
     target: &'a Target,
-    kind: &'static dyn kind::Kind,
+    kind: &'static dyn Kind,
     pub(crate) root: &'a Object,
 }
 
 pub(crate) fn found<'a>(snapshot: &'a Snapshot, target: &'a Target) -> Result<Found<'a>, Failure> {
     let found = snapshot.find(target).ok_or_else(|| snapshot.missing(&format!("{target} does not exist")))?;
-    let root = found.workload.and_then(|root| Some((root, kind::of_workload(&root.id.group_kind)?)));
+    let root = found.workload.and_then(|root| Some((root, registry::of_workload(&root.id.group_kind)?)));
     let (root, kind) =
         root.ok_or_else(|| Failure::Usage(format!("{target} is no workload; write {}", workload_targets())))?;
     Ok(Found { target, kind, root })

@@ -4,7 +4,7 @@ use hitless_api::names::annotations;
 use hitless_api::{JsonPatch, ObjectRef};
 use hitless_runtime::write::{WriteError, Writes};
 use hitless_store::api_resource;
-use hitless_workloads::{Object, OptIn, Request, Write, kind};
+use hitless_workloads::{Object, OptIn, Request, Write, registry};
 use kube::api::{DynamicObject, PatchParams};
 use kube::{Api, Client};
 use serde_json::Value;
@@ -91,7 +91,7 @@ fn template<'a>(snapshot: &'a Snapshot, on: &ObjectRef) -> Option<&'a Value> {
 
 /// Patches the object, which is of a workload's kind.
 async fn send(client: &Client, on: &ObjectRef, patch: JsonPatch) -> Result<(), WriteError> {
-    let Some((_, resource)) = kind::resource(&on.group_kind) else {
+    let Some((_, resource)) = registry::resource(&on.group_kind) else {
         return Err(WriteError::Invalid { message: format!("a {} is no workload", on.group_kind) });
     };
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &on.namespace, &api_resource(resource));
@@ -113,8 +113,8 @@ pub(crate) fn annotated(patch: JsonPatch, object: &Object, name: &str, value: &s
 /// A change of the workload's template, and in the same write what holds it. The guard would do that itself where the API server has
 /// one; where it has none, changes that nobody holds are refused (`manifests/refusing`). `raw` is the workload as the API server has it.
 pub(crate) fn held(change: JsonPatch, object: &Object, raw: &Value) -> JsonPatch {
-    let kind = kind::of_workload(&object.id.group_kind).filter(|kind| kind.guard().is_some());
-    let has_pods = kind::size(object).is_some_and(|size| size.desired > 0);
+    let kind = registry::of_workload(&object.id.group_kind).filter(|kind| kind.guard().is_some());
+    let has_pods = registry::size(object).is_some_and(|size| size.desired > 0);
     let is_paused = raw["spec"]["paused"] == true;
     let Some(kind) = kind.filter(|_| has_pods && !is_paused && object.opt_in() != OptIn::No) else { return change };
     let held = kind.held(raw.clone());

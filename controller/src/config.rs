@@ -9,7 +9,8 @@ use hitless_rollout::prefetch;
 use hitless_runtime::config::{ConfigError, Settings};
 use hitless_runtime::telemetry::Format;
 use hitless_workloads::Installed;
-use hitless_workloads::switch::{ComponentNames, SwitchNames};
+use hitless_workloads::component::ComponentNames;
+use hitless_workloads::switch::SwitchNames;
 
 use crate::approval::client::{Limits, Reach};
 

@@ -25,7 +25,7 @@ use hitless_runtime::watch::{self, Cache, Definition, Listing, Outline, Selectio
 use hitless_runtime::write::{WriteError, Writes};
 use hitless_store::api_resource;
 use hitless_workloads::interest::Interest;
-use hitless_workloads::{Component, Holder, Installed, KINDS, Kind, Object, REQUESTS, Resource, kind, large};
+use hitless_workloads::{Component, Holder, Installed, KINDS, Kind, Object, REQUESTS, Resource, large, registry};
 use jiff::Timestamp;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
 use k8s_openapi::api::coordination::v1::Lease;
@@ -119,7 +119,7 @@ impl Caches {
     /// Empty caches that notify `wake`, for what is installed.
     #[must_use]
     pub fn new(installed: &Installed, wake: &Arc<Notify>, metrics: &watch::Metrics) -> Self {
-        Self { installed: Arc::new(installed.clone()), ..Self::of(kind::resources_of(installed), wake, metrics) }
+        Self { installed: Arc::new(installed.clone()), ..Self::of(registry::resources_of(installed), wake, metrics) }
     }
 
     fn of(

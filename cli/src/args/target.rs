@@ -92,7 +92,7 @@ impl TargetKind {
             return Some(Self::Pod);
         }
         let (name, group) = text.split_once('.').map_or((text, None), |(name, group)| (name, Some(group)));
-        let own = &hitless_workloads::kind::named(name)?.resources().first()?.group_kind;
+        let own = &hitless_workloads::registry::named(name)?.resources().first()?.group_kind;
         group.is_none_or(|group| group == own.group).then(|| Self::Workload(own.clone()))
     }
 

@@ -7,7 +7,7 @@ use hitless_rollout::guard::LABEL;
 use hitless_runtime::admission;
 use hitless_runtime::write::{WriteError, Writes};
 use hitless_store::restore::Restore;
-use hitless_workloads::{Write, kind};
+use hitless_workloads::{Write, registry};
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::api::PostParams;
 use kube::{Api, Client};
@@ -52,7 +52,8 @@ fn account(name: &str) -> String {
 
 /// Whether it lets a workload go that is held. A CollaSet is held by nobody: what is left of us there is a finalizer.
 pub(super) fn holds(restore: &Restore) -> bool {
-    let is_held = |write: &Write| kind::of_workload(&write.on.group_kind).is_some_and(|kind| kind.guard().is_some());
+    let is_held =
+        |write: &Write| registry::of_workload(&write.on.group_kind).is_some_and(|kind| kind.guard().is_some());
     matches!(restore, Restore::Workload(write) if is_held(write))
 }
 
@@ -143,8 +144,8 @@ mod tests {
     }
 
     fn held() -> Restore {
-        let object = kind::read(deployment()).unwrap().unwrap();
-        let write = kind::of_workload(&object.id.group_kind).unwrap().release(&object).unwrap();
+        let object = registry::read(deployment()).unwrap().unwrap();
+        let write = registry::of_workload(&object.id.group_kind).unwrap().release(&object).unwrap();
         Restore::Workload(Box::new(write))
     }
 
@@ -176,8 +177,8 @@ mod tests {
         let set = json!({"apiVersion": "apps.kusionstack.io/v1alpha1", "kind": "CollaSet",
             "metadata": {"namespace": "team", "name": "web", "uid": "u", "resourceVersion": "1", "finalizers": ["apps.kusionstack.io/pre-reclaim"]},
             "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": {"spec": {"containers": []}}}});
-        let object = kind::read(set).unwrap().unwrap();
-        let write = kind::of_workload(&object.id.group_kind).unwrap().release(&object).unwrap();
+        let object = registry::read(set).unwrap().unwrap();
+        let write = registry::of_workload(&object.id.group_kind).unwrap().release(&object).unwrap();
         assert_eq!(write.verb, "remove-finalizer");
         let wanted = [Restore::Workload(Box::new(write))];
         assert_eq!(in_the_way(&cluster(Ok(MUTATING), "jane").0, &wanted).await.unwrap(), None);

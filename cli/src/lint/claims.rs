@@ -1,6 +1,6 @@
 //! Data that a CollaSet deletes with its claims.
 
-use hitless_workloads::{Object as Known, kind};
+use hitless_workloads::{Object as Known, registry};
 
 use super::finding::Finding;
 use crate::files::Object;
@@ -12,7 +12,7 @@ const NAMED: usize = 3;
 
 /// A policy that nobody has written deletes data: natively it would keep it.
 pub(super) fn check(object: &Object) -> Option<Finding> {
-    let read = kind::read(object.value.clone())?.ok()?;
+    let read = registry::read(object.value.clone())?.ok()?;
     let set = read.colla_set().filter(|set| !set.body.claims.is_empty())?;
     let policy = POLICY.iter().fold(&object.value, |value, key| &value[*key]);
     let is_open = |field: &str| policy[field].as_str().is_none_or(str::is_empty);
@@ -33,7 +33,7 @@ pub(super) fn check(object: &Object) -> Option<Finding> {
 
 /// Claim templates that differ from those of the CollaSet that is there.
 pub(super) fn changed<'k>(object: &Object, mut live: impl Iterator<Item = &'k Known>) -> Option<Finding> {
-    let read = kind::read(object.value.clone())?.ok()?;
+    let read = registry::read(object.value.clone())?.ok()?;
     let set = read.colla_set()?;
     let is_it = |known: &&Known| known.id.name == object.name() && known.id.namespace == object.namespace();
     let there = live.find_map(|known| known.colla_set().filter(|_| is_it(&known)))?;

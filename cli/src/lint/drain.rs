@@ -8,7 +8,7 @@ use hitless_api::pod::PodView;
 use hitless_api::{DrainPolicy, GroupKind, InvalidDrain};
 use hitless_gate::facts::parse_skipped_rules;
 use hitless_rollout::mode::{Policies, PolicyView};
-use hitless_workloads::kind;
+use hitless_workloads::registry;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
@@ -73,7 +73,7 @@ fn finding(object: &Object, line: u64, error: &InvalidDrain) -> Finding {
 pub(super) fn template_of(object: &Object) -> Option<&'static [&'static str]> {
     let group_kind = GroupKind::of(object.value["apiVersion"].as_str().unwrap_or_default(), object.kind());
     let is_pod = (object.group(), object.kind()) == ("", "Pod");
-    is_pod.then_some(&[][..]).or_else(|| kind::is_workload(&group_kind).then_some(TEMPLATE))
+    is_pod.then_some(&[][..]).or_else(|| registry::is_workload(&group_kind).then_some(TEMPLATE))
 }
 
 /// A pod of this template; `None` if none can be made from it, which the schema says better.

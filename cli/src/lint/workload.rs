@@ -4,7 +4,7 @@ use hitless_api::GroupKind;
 use hitless_api::names::annotations::{RESTART_ANNOTATIONS, RESTARTS, UPDATE};
 use hitless_api::names::{UPDATE_IN_PLACE, UPDATE_IN_PLACE_ONLY};
 use hitless_workloads::restart_annotations::OwnList;
-use hitless_workloads::{OptIn, RestartsWish, kind};
+use hitless_workloads::{OptIn, RestartsWish, registry};
 
 use super::finding::Finding;
 use crate::files::Object;
@@ -22,7 +22,7 @@ pub(super) fn check(object: &Object, fits: bool) -> Vec<Finding> {
 /// What makes no sense in a CollaSet or a PodDecoration, as the controller sees it: it would do nothing for it.
 fn of_kusionstack(object: &Object) -> Option<Finding> {
     let line = object.node.line_of(&["spec"]);
-    match kind::read(object.value.clone())? {
+    match registry::read(object.value.clone())? {
         Ok(read) => {
             let decoration = || read.pod_decoration()?.body.fault.clone();
             let fault = read.colla_set().map_or_else(decoration, |set| set.body.fault.clone());
@@ -37,7 +37,7 @@ fn of_kusionstack(object: &Object) -> Option<Finding> {
 
 /// An opt-in that means nothing.
 fn opt_in(object: &Object) -> Option<Finding> {
-    let read = kind::read(object.value.clone())?.ok().filter(|read| kind::is_workload(&read.id.group_kind))?;
+    let read = registry::read(object.value.clone())?.ok().filter(|read| registry::is_workload(&read.id.group_kind))?;
     let word = read.unknown_opt_in()?;
     let text = format!(
         "{UPDATE} is {word:?}, which means nothing, so its changes roll natively; write {UPDATE_IN_PLACE} or {UPDATE_IN_PLACE_ONLY}"
@@ -47,14 +47,14 @@ fn opt_in(object: &Object) -> Option<Finding> {
 
 /// Too large to look after.
 fn too_large(object: &Object) -> Option<Finding> {
-    let read = kind::read(object.value.clone())?.ok()?;
+    let read = registry::read(object.value.clone())?.ok()?;
     let large = read.template().filter(|_| read.opt_in() != OptIn::No)?.too_large()?;
     Some(Finding::error(object, object.node.line_of(&["spec", "template"]), large.to_string()))
 }
 
 /// A wish for its restarts that means nothing.
 fn restarts(object: &Object) -> Option<Finding> {
-    let read = kind::read(object.value.clone())?.ok().filter(|read| kind::is_workload(&read.id.group_kind))?;
+    let read = registry::read(object.value.clone())?.ok().filter(|read| registry::is_workload(&read.id.group_kind))?;
     let text = RestartsWish::parse(read.annotations.get(RESTARTS)?).err()?;
     Some(Finding::error(object, object.node.line_of(&["metadata", "annotations", RESTARTS]), text))
 }
@@ -63,7 +63,7 @@ fn restarts(object: &Object) -> Option<Finding> {
 fn restart_annotations(object: &Object) -> Vec<Finding> {
     let group_kind = GroupKind::of(object.value["apiVersion"].as_str().unwrap_or_default(), object.kind());
     let list = object.value["metadata"]["annotations"][RESTART_ANNOTATIONS].as_str();
-    let Some(list) = list.filter(|_| kind::is_workload(&group_kind)) else { return Vec::new() };
+    let Some(list) = list.filter(|_| registry::is_workload(&group_kind)) else { return Vec::new() };
     let line = object.node.line_of(&["metadata", "annotations", RESTART_ANNOTATIONS]);
     let broken = OwnList::parse(list).broken.into_iter();
     broken.map(|broken| Finding::error(object, line, broken.to_string())).collect()

@@ -8,7 +8,7 @@ use hitless_api::names;
 use hitless_api::pod::PodView;
 use hitless_api::{DrainPolicy, PodTransitionRule, TrafficProvider, TransitionBudget};
 use hitless_rollout::snapshot::{NodeView, Snapshot as Cluster, Unknown};
-use hitless_workloads::kind;
+use hitless_workloads::registry;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -78,7 +78,7 @@ pub(super) fn snapshot(objects: &[Object], nodes: Option<u32>) -> Result<(Snapsh
 }
 
 fn is_of_workload(group: &str, kind: &str) -> bool {
-    kind::resources().any(|(_, resource)| resource.group_kind.is(group, kind))
+    registry::resources().any(|(_, resource)| resource.group_kind.is(group, kind))
 }
 
 fn workload(object: &Object) -> Result<WorkloadObject, Failure> {
@@ -88,7 +88,7 @@ fn workload(object: &Object) -> Result<WorkloadObject, Failure> {
         let text = format!("{} is no map of fields", path.join("."));
         return Err(misread(object, Misread { line: object.node.line_of(path), text }));
     }
-    if let Some(Err(error)) = kind::read(with_uid(object)) {
+    if let Some(Err(error)) = registry::read(with_uid(object)) {
         return Err(misread(object, lint::better(object, whole(object, error.to_string()))));
     }
     let none = || misread(object, whole(object, "it is of no workload's kind".to_owned()));

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use hitless_api::GroupKind;
-use hitless_workloads::kind;
+use hitless_workloads::registry;
 
 use super::DEFAULT_NAMESPACE;
 use crate::args::{Target, TargetKind};
@@ -43,7 +43,7 @@ pub(super) fn namespace(objects: &[Object], given: Option<&str>, target: &Target
 fn there(objects: &[Object], wanted: &str) -> String {
     let workloads = objects.iter().filter_map(|object| {
         let group_kind = GroupKind::of(object.value["apiVersion"].as_str().unwrap_or_default(), object.kind());
-        kind::is_workload(&group_kind).then(|| {
+        registry::is_workload(&group_kind).then(|| {
             let name = format!("{}/{}", TargetKind::Workload(group_kind).name(), object.name());
             let namespace = object.namespace();
             if namespace == wanted { name } else { format!("{name} in namespace {namespace}") }

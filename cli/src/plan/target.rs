@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hitless_api::PullPolicy;
 use hitless_api::names::{self, annotations};
-use hitless_workloads::{OptIn, Request, Stage, Write, image, kind};
+use hitless_workloads::{OptIn, Request, Stage, Write, image, registry};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -70,7 +70,7 @@ pub(super) fn change(
     let missing = || snapshot.missing(&format!("{target} does not exist"));
     let found = snapshot.find(target).ok_or_else(missing)?;
     let workload = found.workload.ok_or_else(missing)?;
-    let kind = kind::of_workload(&workload.id.group_kind).ok_or_else(missing)?;
+    let kind = registry::of_workload(&workload.id.group_kind).ok_or_else(missing)?;
     let raw = snapshot.objects.iter().find(|object| object.view.id == workload.id).ok_or_else(missing)?;
     let mut next = raw.raw.clone();
     let mut changes = BTreeMap::new();

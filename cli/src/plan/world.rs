@@ -11,7 +11,7 @@ use hitless_rollout::Ask;
 use hitless_rollout::mode::Forecast;
 use hitless_rollout::round::{Round, Write};
 use hitless_rollout::snapshot::{Evidence, LedgerView, NodeTransitionView, OperationKey, Snapshot as Cluster, Version};
-use hitless_workloads::{World as Workloads, kind};
+use hitless_workloads::{World as Workloads, registry};
 use jiff::Timestamp;
 
 /// Most pods that are made for a workload.
@@ -227,7 +227,7 @@ fn missing(cluster: &Cluster) -> Vec<PodView> {
     let mut made = Vec::new();
     for object in &cluster.objects {
         let Some(pods) = own.get(object.id.uid.as_str()) else { continue };
-        let desired = kind::size(object).map_or(0, |size| usize::try_from(size.desired).unwrap_or(usize::MAX));
+        let desired = registry::size(object).map_or(0, |size| usize::try_from(size.desired).unwrap_or(usize::MAX));
         let like = pods.first().into_iter().cycle().take(desired.saturating_sub(pods.len()).min(MOST_MADE));
         made.extend(like.enumerate().map(|(number, like)| {
             let mut pod = (*like).clone();

@@ -9,7 +9,8 @@ use hitless_gate::settings::{ImplicitPercent, SkippedKinds};
 use hitless_rollout::prefetch;
 use hitless_runtime::config;
 use hitless_workloads::Installed;
-use hitless_workloads::switch::{ComponentNames, SwitchNames};
+use hitless_workloads::component::ComponentNames;
+use hitless_workloads::switch::SwitchNames;
 use k8s_openapi::api::apps::v1::Deployment;
 
 /// What its Deployment says.

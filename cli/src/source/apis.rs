@@ -5,7 +5,7 @@ use hitless_api::{
     DrainPolicy, Lenient, NodeTransition, PodTransitionRule, TrafficProvider, TransitionBudget, TransitionLedger, names,
 };
 use hitless_store::api_resource;
-use hitless_workloads::kind;
+use hitless_workloads::{kind, registry};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Pod, Service};
@@ -40,7 +40,7 @@ impl Apis {
     /// `counted`: whose pods and places count, which may be more than those that are looked at.
     pub(super) fn new(client: &Client, scope: &Scope, counted: &Scope) -> Self {
         Self {
-            objects: kind::resources().map(|(_, resource)| (resource, untyped(client, resource, scope))).collect(),
+            objects: registry::resources().map(|(_, resource)| (resource, untyped(client, resource, scope))).collect(),
             pods: typed(client, counted),
             transitions: Api::all(client.clone()),
             ledgers: typed(client, counted),

@@ -15,7 +15,7 @@ use hitless_rollout::prefetch::PrefetchView;
 use hitless_rollout::snapshot::{LedgerView, NodeTransitionView, RuleView, Snapshot as Cluster};
 use hitless_runtime::readiness::Readiness;
 use hitless_runtime::watch::{self, Cache, Listing, Selection};
-use hitless_workloads::kind;
+use hitless_workloads::registry;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::events::v1::Event;
@@ -77,7 +77,7 @@ impl Live {
         let mut live = Self {
             reads_all,
             first,
-            objects: kind::resources()
+            objects: registry::resources()
                 .map(|(_, resource)| {
                     cache(resource.plural, |object| WorkloadObject::listed(resource, object), &changed)
                 })

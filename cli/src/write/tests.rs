@@ -3,7 +3,7 @@ use serde_json::json;
 
 /// What is stored where the template's image is changed.
 fn stored(object: &Value) -> Value {
-    let view = kind::read(object.clone()).unwrap().unwrap();
+    let view = registry::read(object.clone()).unwrap().unwrap();
     let change = JsonPatch::of("u").replace(&["spec", "template", "spec", "containers", "0", "image"], "web:2");
     let mut stored = object.clone();
     // The API server takes what is absent for null in a test; this library does not.

@@ -90,7 +90,7 @@ impl Server {
 const OPTIONAL: &str = "controllerrevisions";
 
 fn resources() -> impl Iterator<Item = (Holder, &'static Resource)> {
-    kind::resources().map(|(holder, resource)| {
+    registry::resources().map(|(holder, resource)| {
         let copy = Resource { optional: resource.plural == OPTIONAL, ..resource.clone() };
         (holder, &*Box::leak(Box::new(copy)))
     })

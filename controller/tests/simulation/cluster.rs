@@ -16,7 +16,7 @@ use hitless_rollout::snapshot::{
     AgentState, BindingView, LedgerView, NodePressure, NodeTransitionView, NodeView, RuleView, Snapshot, Version,
 };
 use hitless_workloads::image::unpinned;
-use hitless_workloads::{Installed, kind};
+use hitless_workloads::{Installed, registry};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -177,7 +177,7 @@ impl Cluster {
 
     /// Everything as it is at this moment.
     pub(crate) fn snapshot(&self) -> Snapshot {
-        let read = |value: &Value| Arc::new(kind::read(value.clone()).unwrap().unwrap());
+        let read = |value: &Value| Arc::new(registry::read(value.clone()).unwrap().unwrap());
         Snapshot {
             objects: std::iter::once(&self.deployment).chain(self.sets.values()).map(read).collect(),
             prefetches: self.prefetches.values().map(|pod| Arc::new(see_prefetch(pod))).collect(),

@@ -17,7 +17,7 @@ use hitless_rollout::mode::PolicyView;
 use hitless_rollout::prefetch::{NamePool, NodeImages};
 use hitless_rollout::round::{Write, round};
 use hitless_rollout::snapshot::{AgentState, NodeView, RuleView, Snapshot};
-use hitless_workloads::{Component, Installed, kind};
+use hitless_workloads::{Component, Installed, registry};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -90,7 +90,7 @@ fn snapshot(pods: usize, policies: usize) -> Snapshot {
     Snapshot {
         epoch: 1,
         holder: "bench".to_owned(),
-        objects: objects.map(|object| Arc::new(kind::read(object).unwrap().unwrap())).collect(),
+        objects: objects.map(|object| Arc::new(registry::read(object).unwrap().unwrap())).collect(),
         nodes: BTreeMap::from([("n1".to_owned(), Arc::new(node))]),
         agents: BTreeMap::from([("n1".to_owned(), AgentState::Ready)]),
         drain_policies: (0..policies).map(drain_policy).collect(),

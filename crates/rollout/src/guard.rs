@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use hitless_api::event::{EventNote, Severity};
-use hitless_workloads::{KINDS, Kind, Object, OptIn, kind};
+use hitless_workloads::{KINDS, Kind, Object, OptIn, registry};
 
 use crate::snapshot::Snapshot;
 
@@ -55,7 +55,7 @@ const TO_DO: &str = "a change of a template is not held: the native controller r
 /// For people, on each of them.
 pub(crate) fn notes(snapshot: &Snapshot) -> Vec<EventNote> {
     let note = |(object, text): (&Object, String)| EventNote {
-        regarding: object.id.reference(kind::version(&object.id.group_kind)),
+        regarding: object.id.reference(registry::version(&object.id.group_kind)),
         severity: Severity::Warning,
         reason: "NoGuard",
         action: "Observe",
@@ -78,7 +78,7 @@ mod tests {
             "metadata": {"namespace": "shop", "name": "web", "uid": group_kind, "annotations": {(annotation): "in-place"}},
             "spec": {"selector": {"matchLabels": {"app": "web"}}, "updateStrategy": {"type": "RollingUpdate"},
                 "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "web", "image": "web:1"}]}}}});
-        Arc::new(kind::read(object).unwrap().unwrap())
+        Arc::new(registry::read(object).unwrap().unwrap())
     }
 
     fn snapshot(guards: Option<Guards>) -> Snapshot {

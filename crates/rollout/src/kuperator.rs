@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use hitless_api::GroupKind;
-use hitless_workloads::{Component, Holder, Installed, Object, kind};
+use hitless_workloads::{Component, Holder, Installed, Object, registry};
 use jiff::{SignedDuration, Timestamp, Unit};
 use k8s_openapi::api::coordination::v1::Lease;
 
@@ -99,7 +99,7 @@ impl fmt::Display for Kuperator {
 
 /// The kinds that are left alone: all of KusionStack's while its own manager is there, else those that are not on.
 pub fn left(installed: &Installed, kuperator: Option<&Kuperator>) -> impl Iterator<Item = &'static GroupKind> {
-    let of_kusionstack = kind::holders().filter(|holder| holder.component() == Component::KusionStack);
+    let of_kusionstack = registry::holders().filter(|holder| holder.component() == Component::KusionStack);
     of_kusionstack.filter(move |holder| kuperator.is_some() || !installed.has(*holder)).filter_map(Holder::own)
 }
 

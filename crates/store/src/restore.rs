@@ -16,7 +16,7 @@ use hitless_api::{ObjectRef, PodRef};
 use hitless_rollout::round::ServiceWrite;
 use hitless_runtime::write::{WriteError, Writes};
 use hitless_workloads::object::ReadError;
-use hitless_workloads::{Component, Write, kind};
+use hitless_workloads::{Component, Write, registry};
 use kube::Client;
 use tokio::time::{Instant, sleep};
 
@@ -89,7 +89,9 @@ impl Restore {
     /// Whether it is about a workload of a kind that the guard holds, or a part of one.
     fn is_of_a_held_kind(&self) -> bool {
         match self {
-            Self::Workload(write) => kind::of_workload(&write.on.group_kind).is_none_or(|kind| kind.guard().is_some()),
+            Self::Workload(write) => {
+                registry::of_workload(&write.on.group_kind).is_none_or(|kind| kind.guard().is_some())
+            }
             Self::Close(_) | Self::Raise { .. } | Self::Lower { .. } | Self::Delete(_) => false,
         }
     }

@@ -2,9 +2,6 @@
 
 use hitless_api::large::TooLarge;
 
-use crate::object::Object;
-use crate::template::Template;
-
 /// Which kind of reason it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
@@ -173,20 +170,5 @@ impl Because {
     #[must_use]
     pub fn too_large(large: TooLarge) -> Self {
         Self::of(Cause::TooLarge, large.to_string())
-    }
-
-    /// Why a workload with this template is never brought to another one in place, whatever the change is.
-    pub(crate) fn never(workload: &Object, template: &Template) -> Option<Self> {
-        // The controller changes no template there: whoever takes it over must not reach what the cluster itself consists of.
-        if workload.is_system() {
-            let text = format!("it is in {}, where hitless changes no workload", workload.id.namespace);
-            return Some(Self::of(Cause::SystemNamespace, text));
-        }
-        if let Some(large) = template.too_large() {
-            return Some(Self::too_large(large));
-        }
-        let text = "its pods use their nodes' network; such pods are not operated";
-        let on_host = template.content()["spec"]["hostNetwork"] == true;
-        on_host.then(|| Self::of(Cause::HostNetwork, text))
     }
 }

@@ -14,7 +14,7 @@ use hitless_api::{MountedConfig, config};
 use serde_json::{Value, json};
 
 use crate::containers;
-use crate::template::items;
+use crate::field::items;
 pub use init::{InitConfig, used_by};
 use volumes::Volume;
 

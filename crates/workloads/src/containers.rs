@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::template::items;
+use crate::field::items;
 
 const REGULAR: &str = "containers";
 const INIT: &str = "initContainers";

@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::because::Because;
+use crate::because::{Because, Cause};
 use crate::containers;
 use crate::labels::{self, Selections};
 use crate::object::Object;
 use crate::restart_annotations::RestartAnnotations;
-use crate::template::{Shape, Template};
+use crate::shape::{Shape, fixed};
+use crate::template::Template;
 
 /// The first field in which the templates of this workload differ and that can't be changed in place, e.g.
 /// `spec.template.spec.containers[web].env`. `None` if all differences can be made to running pods: images of containers and of
@@ -61,6 +62,21 @@ impl<'a> InPlace<'a> {
     }
 }
 
+/// Why a workload with this template is never brought to another one in place, whatever the change is.
+pub(crate) fn never(workload: &Object, template: &Template) -> Option<Because> {
+    // The controller changes no template there: whoever takes it over must not reach what the cluster itself consists of.
+    if workload.is_system() {
+        let text = format!("it is in {}, where hitless changes no workload", workload.id.namespace);
+        return Some(Because::of(Cause::SystemNamespace, text));
+    }
+    if let Some(large) = template.too_large() {
+        return Some(Because::too_large(large));
+    }
+    let text = "its pods use their nodes' network; such pods are not operated";
+    let on_host = template.content()["spec"]["hostNetwork"] == true;
+    on_host.then(|| Because::of(Cause::HostNetwork, text))
+}
+
 /// Why this field can't be changed in running pods.
 fn because(field: &str, to: &Template) -> Because {
     let mut once = containers::init(to.content()).filter(|each| !containers::is_restartable(each));
@@ -69,21 +85,6 @@ fn because(field: &str, to: &Template) -> Because {
         field.strip_prefix("spec.template.spec.initContainers[")?.strip_prefix(name)?.starts_with(']').then_some(name)
     });
     name.map_or_else(|| Because::field(field), |name| Because::init_container(field, name))
-}
-
-/// A template's content without what can be changed in a running pod, if it is changed to the right thing.
-pub(crate) fn fixed(content: &Value) -> Value {
-    let mut value = content.clone();
-    containers::each_running(&mut value, |container| {
-        if let Some(container) = container.as_object_mut() {
-            container.remove("image");
-        }
-    });
-    if let Some(meta) = value.get_mut("metadata").and_then(Value::as_object_mut) {
-        meta.remove("annotations");
-        meta.remove("labels");
-    }
-    value
 }
 
 fn first_difference(path: &str, from: Option<&Value>, to: Option<&Value>) -> Option<String> {
@@ -107,7 +108,6 @@ fn first_difference(path: &str, from: Option<&Value>, to: Option<&Value>) -> Opt
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::because::Cause;
     use serde_json::json;
 
     fn base() -> Value {
@@ -118,7 +118,7 @@ mod tests {
 
     fn changed(path: &str, value: Value) -> Option<Because> {
         let workload = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}});
-        let workload = crate::kind::read(workload).unwrap().unwrap();
+        let workload = crate::registry::read(workload).unwrap().unwrap();
         let mut to = base();
         *to.pointer_mut(path).unwrap() = value;
         first_native_change(&workload, &Template::new(base()), &Template::new(to), &Selections::default())

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::containers;
-use crate::template::items;
+use crate::field::items;
 
 /// What of a pod's metadata is read: the beginning of a `fieldPath`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,8 +11,10 @@ use hitless_api::ObjectRef;
 use hitless_api::names::{PREFIX, annotations};
 use serde_json::Value;
 
-use crate::object::{Body, Object, OptIn};
-use crate::template::{Shape, Template};
+use crate::object::{Body, Object};
+use crate::opt_in::OptIn;
+use crate::shape::Shape;
+use crate::template::Template;
 
 /// MiB of the objects of one namespace that are kept: a quarter of what the controller may have. Some 500 Deployments that have opted in,
 /// with ten ReplicaSets each.
@@ -250,7 +252,7 @@ pub fn too_short<'a>(objects: impl Iterator<Item = &'a Object> + Clone, full: &B
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kind;
+    use crate::registry;
     use serde_json::json;
 
     fn object(of: &str, name: &str, metadata: &Value) -> Object {
@@ -260,7 +262,7 @@ mod tests {
         for (field, value) in metadata.as_object().into_iter().flatten() {
             object["metadata"][field] = value.clone();
         }
-        kind::read(object).unwrap().unwrap()
+        registry::read(object).unwrap().unwrap()
     }
 
     fn part(metadata: &Value) -> Object {
@@ -314,7 +316,7 @@ mod tests {
                 "annotations": {"hitless.dev/update": "in-place-only"}},
             "spec": {"replicas": 3, "template": {"spec": {"containers": [{"name": "web", "image": "web:1"}]}}}});
         whole["spec"]["template"]["spec"]["containers"][0]["args"] = json!(["x".repeat(50_000)]);
-        kind::read(whole).unwrap().unwrap()
+        registry::read(whole).unwrap().unwrap()
     }
 
     /// 1.4 MB in one string are few values, so no object of these is too large by itself.

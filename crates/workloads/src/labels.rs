@@ -8,14 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use hitless_api::Change;
 use hitless_api::names::{PREFIX, labels as names};
 use hitless_api::pod::PodView;
-use serde_json::Value;
 
 pub(crate) use selections::AllSelections;
 pub use selections::{By, Selection, Selections};
 
 use crate::because::Because;
 use crate::downward::{self, Metadata, Reader};
-use crate::template::{Shape, Template};
+use crate::shape::Shape;
+use crate::template::Template;
 
 /// Labels by which Kubernetes' own controllers know their pods.
 const OF_CONTROLLERS: [&str; 3] =
@@ -40,12 +40,6 @@ const READ_WHEN_MADE: [&str; 11] = [
     "admission.datadoghq.com",
     "karpenter.sh",
 ];
-
-/// All labels of a template.
-pub(crate) fn of(template: &Value) -> BTreeMap<String, String> {
-    let all = template["metadata"]["labels"].as_object().into_iter().flatten();
-    all.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
-}
 
 /// Why a label is never changed on a running pod, whatever its values are: a clause.
 fn never(key: &str) -> Option<&'static str> {

@@ -91,8 +91,8 @@ fn digest(template: &str) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kind;
     use crate::object::Object;
+    use crate::registry;
     use hitless_api::large::{MOST_VALUES, without_managed_fields};
     use serde_json::json;
 
@@ -107,7 +107,7 @@ mod tests {
             Some((text, values)) if values > MOST_VALUES => outline(&text, values).unwrap(),
             _ => text,
         };
-        kind::read(serde_json::from_str(&text).unwrap()).unwrap().unwrap()
+        registry::read(serde_json::from_str(&text).unwrap()).unwrap().unwrap()
     }
 
     fn deployment(template: &Value) -> Value {
@@ -147,13 +147,13 @@ mod tests {
 
     #[test]
     fn a_tree_that_is_as_large_is_treated_the_same() {
-        let object = kind::read(deployment(&template("web:1", 6_000))).unwrap().unwrap();
+        let object = registry::read(deployment(&template("web:1", 6_000))).unwrap().unwrap();
         assert!(object.template().unwrap().too_large().is_some() && object.template().unwrap().content().is_null());
         assert_eq!(read(&deployment(&template("web:1", 3_000))).template().unwrap().too_large(), None);
         // Also where the template alone would not be.
         let mut near = deployment(&template("web:1", 4_990));
         near["metadata"]["labels"] = (0..100).map(|number| (format!("l{number}"), json!("x"))).collect();
-        let whole = kind::read(outlined(near.clone())).unwrap().unwrap();
+        let whole = registry::read(outlined(near.clone())).unwrap().unwrap();
         assert_eq!(whole, Object { memory: whole.memory, ..read(&near) });
         assert!(
             whole.template().unwrap().too_large().is_some() && whole.held_by_guard() == read(&near).held_by_guard()

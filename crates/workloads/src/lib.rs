@@ -2,13 +2,17 @@
 //!
 //! Pure: no client, no clock, no state of its own. Everything is derived anew from what is observed, so a controller that is
 //! killed between any two writes goes on where it was. [`kind`] is the seam; one folder a kind of workload in [`kinds`], and
-//! [`request`] is the second one, for what is wished of pods of any kind.
+//! [`request`] is the second one, for what is wished of pods of any kind. [`registry`] is above all of them and knows them all.
 
+mod annotations;
 mod because;
+pub mod component;
 pub mod config;
 mod containers;
 pub mod diff;
 mod downward;
+mod field;
+mod halted;
 pub mod image;
 mod intent;
 pub mod interest;
@@ -17,44 +21,57 @@ pub mod kinds;
 pub mod labels;
 pub mod large;
 pub mod lifecycle;
+mod managed_fields;
 pub mod manifest;
 mod need;
 pub mod object;
 mod once_per_pod;
+mod opt_in;
 mod ownership;
 mod pause;
 pub mod plan;
+pub mod registry;
 mod removal;
 pub mod request;
 pub mod requests;
 pub mod restart_annotations;
+mod restart_wish;
+mod right;
 pub mod rights;
+mod shape;
 mod surge;
 pub mod switch;
 pub mod template;
 pub mod undo;
+mod version;
 pub mod world;
 pub mod write;
 
+pub use annotations::Annotations;
 pub use because::{Because, Cause};
+pub use component::Component;
 pub use config::{ConfigContent, ConfigKind, ConfigRef, ConfigUse};
 pub use diff::first_native_change;
+pub use halted::BadVersion;
 pub use intent::{Obstacle, Operation, PodIntent, PodWish};
-pub use kind::{Component, Holder, KINDS, Kind, Resource};
-pub use kinds::BadVersion;
+pub use kind::{Kind, Resource};
 pub use kinds::daemon_set::Placement;
 pub use labels::{By, Selection, Selections};
 pub use manifest::RolledOut;
-pub use object::{Body, Object, OptIn, Typed};
+pub use object::{Body, Object, Typed};
 pub use once_per_pod::OncePerPod;
+pub use opt_in::OptIn;
 pub use pause::Pause;
 pub use plan::{CompanionWish, Plan, Stage};
+pub use registry::{Holder, KINDS, REQUESTS};
 pub use removal::Removal;
-pub use request::{Fate, Fates, REQUESTS, Reports, RequestKind, Scene};
+pub use request::{Fate, Fates, Reports, RequestKind, Scene};
 pub use requests::{foreign, restart};
 pub use restart_annotations::{RestartAnnotations, RestartsWish};
+pub use right::Right;
+pub use shape::Shape;
 pub use switch::{Installed, Switch};
 pub use template::Template;
-pub use undo::{Undo, Version, WayBack};
+pub use version::{Undo, Version, WayBack};
 pub use world::World;
 pub use write::{Deletion, Request, Write};

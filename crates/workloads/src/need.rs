@@ -12,8 +12,9 @@ use crate::image;
 use crate::intent::{Obstacle, Operation, PodIntent, PodWish};
 use crate::labels;
 use crate::object::Object;
-use crate::requests::restart;
-use crate::template::{Shape, Template};
+use crate::restart_wish;
+use crate::shape::Shape;
+use crate::template::Template;
 use crate::world::World;
 
 /// What a pod needs to be as the target says.
@@ -51,7 +52,7 @@ impl<'a> Goal<'a> {
             Some(tag) if container.pull_policy == PullPolicy::Always && !self.keeps_digest => {
                 Ok(ImageChange { from: container.image.clone(), to: tag.to_owned() })
             }
-            _ => restart::alias(container, self.template.revision()),
+            _ => restart_wish::alias(container, self.template.revision()),
         }
     }
 
@@ -208,7 +209,7 @@ fn operation(
     for (name, value) in goal.annotations.iter().filter(|(name, value)| pod.annotations.get(*name) != Some(*value)) {
         changes.insert(name.clone(), Change { from: pod.annotations.get(name).cloned(), to: Some(value.clone()) });
     }
-    if let Some(wish) = restart::wish(pod) {
+    if let Some(wish) = restart_wish::wish(pod) {
         fold_in(pod, &wish, &mut containers, &mut changes);
     }
     let op = match (has_new_image, containers.is_empty()) {
@@ -223,7 +224,7 @@ fn operation(
 /// when the pod is up to date.
 fn fold_in(
     pod: &PodView,
-    wish: &restart::RestartWish,
+    wish: &restart_wish::RestartWish,
     containers: &mut BTreeMap<String, ImageChange>,
     changes: &mut BTreeMap<String, Change>,
 ) {
@@ -231,7 +232,7 @@ fn fold_in(
     let rest: Result<Vec<_>, Obstacle> = selected
         .into_iter()
         .filter(|container| !containers.contains_key(&container.name))
-        .map(|container| Ok((container.name.clone(), restart::alias(container, &wish.token)?)))
+        .map(|container| Ok((container.name.clone(), restart_wish::alias(container, &wish.token)?)))
         .collect();
     if let Ok(rest) = rest {
         containers.extend(rest);

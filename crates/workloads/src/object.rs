@@ -1,50 +1,30 @@
 //! An object of a workload's kind: what all kinds share, and a body of its own.
 
-use std::collections::BTreeMap;
-use std::ops::Deref;
+mod typed;
 
-use hitless_api::event::Severity;
+use std::collections::BTreeMap;
+
 use hitless_api::names::{self, annotations};
 use hitless_api::{GroupKind, ObjectRef, json_text};
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::kinds;
-use crate::ownership::{self, Managed};
-use crate::requests;
+pub use typed::{CollaSet, DaemonSet, Deployment, PodDecoration, ReplicaSet, Revision, StatefulSet, Typed};
+
+use crate::kinds::colla_set::body::CollaSetBody;
+use crate::kinds::colla_set::claim::ClaimBody;
+use crate::kinds::colla_set::resource_context::ContextBody;
+use crate::kinds::daemon_set::body::DaemonSetBody;
+use crate::kinds::deployment::body::{DeploymentBody, ReplicaSetBody};
+use crate::kinds::pod_decoration::body::DecorationBody;
+use crate::kinds::revision::body::RevisionBody;
+use crate::kinds::stateful_set::body::StatefulSetBody;
+use crate::kinds::update_strategy::is_on_delete;
+use crate::managed_fields::{self, Managed};
+use crate::opt_in::OptIn;
+use crate::requests::operation_job::body::JobBody;
 use crate::template::Template;
-
-/// How a workload opted in (annotation `hitless.dev/update`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OptIn {
-    /// Not at all.
-    No,
-    /// In place where possible, else the native way.
-    InPlace,
-    /// In place or not at all.
-    InPlaceOnly,
-}
-
-impl OptIn {
-    /// For people, where one was there.
-    pub(crate) const GONE: &str = "hitless.dev/update asks for nothing any more, so its hold is lifted";
-
-    /// What is said where this was the opt-in, a change came without it, and this controller makes the pods anew; how severe that is.
-    pub(crate) fn removed(self, by: &str) -> Option<(Severity, String)> {
-        let (severity, value) = match self {
-            Self::No => return None,
-            Self::InPlace => (Severity::Normal, names::UPDATE_IN_PLACE),
-            Self::InPlaceOnly => (Severity::Warning, names::UPDATE_IN_PLACE_ONLY),
-        };
-        let text = format!(
-            "it has {}={value} no more, so {by} makes its pods anew for this change. If that is not meant, set the annotation again \
-             and keep it in what is applied",
-            annotations::UPDATE
-        );
-        Some((severity, text))
-    }
-}
 
 /// An object of a workload's kind, or of a kind that such a workload consists of.
 #[derive(Clone, Debug, PartialEq)]
@@ -83,25 +63,25 @@ pub struct Object {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Body {
     /// Of a Deployment.
-    Deployment(kinds::deployment::DeploymentBody),
+    Deployment(DeploymentBody),
     /// Of a ReplicaSet.
-    ReplicaSet(kinds::deployment::ReplicaSetBody),
+    ReplicaSet(ReplicaSetBody),
     /// Of a StatefulSet.
-    StatefulSet(kinds::stateful_set::StatefulSetBody),
+    StatefulSet(StatefulSetBody),
     /// Of a DaemonSet.
-    DaemonSet(kinds::daemon_set::DaemonSetBody),
+    DaemonSet(DaemonSetBody),
     /// Of a CollaSet.
-    CollaSet(Box<kinds::colla_set::CollaSetBody>),
+    CollaSet(Box<CollaSetBody>),
     /// Of a ResourceContext.
-    ResourceContext(kinds::colla_set::ContextBody),
+    ResourceContext(ContextBody),
     /// Of a PersistentVolumeClaim.
-    Claim(kinds::colla_set::ClaimBody),
+    Claim(ClaimBody),
     /// Of a PodDecoration.
-    PodDecoration(Box<kinds::pod_decoration::DecorationBody>),
+    PodDecoration(Box<DecorationBody>),
     /// Of a ControllerRevision.
-    ControllerRevision(kinds::revision::RevisionBody),
+    ControllerRevision(RevisionBody),
     /// Of an OperationJob.
-    OperationJob(requests::operation_job::JobBody),
+    OperationJob(JobBody),
     /// Of an object of a namespace of which as much is kept as may be ([`crate::interest`]): only how it has opted in.
     Omitted(OptIn),
 }
@@ -165,8 +145,8 @@ impl Object {
     pub fn may_have_new_pods(&self) -> bool {
         let is_held = match &self.body {
             Body::Deployment(body) => body.paused && !self.held_by_guard(),
-            Body::StatefulSet(body) => kinds::is_on_delete(&body.strategy) && !self.held_by_guard(),
-            Body::DaemonSet(body) => kinds::is_on_delete(&body.strategy) && !self.held_by_guard(),
+            Body::StatefulSet(body) => is_on_delete(&body.strategy) && !self.held_by_guard(),
+            Body::DaemonSet(body) => is_on_delete(&body.strategy) && !self.held_by_guard(),
             Body::CollaSet(_) => false,
             Body::ReplicaSet(_)
             | Body::ResourceContext(_)
@@ -197,31 +177,6 @@ impl Object {
     #[must_use]
     pub fn is_owned_by(&self, other: &Self) -> bool {
         self.owner.as_ref().is_some_and(|owner| owner.uid == other.id.uid)
-    }
-}
-
-/// An object whose body is known to be of one kind.
-#[derive(Debug)]
-pub struct Typed<'a, B> {
-    /// The object.
-    pub object: &'a Object,
-    /// Its body.
-    pub body: &'a B,
-}
-
-impl<B> Clone for Typed<'_, B> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<B> Copy for Typed<'_, B> {}
-
-impl<B> Deref for Typed<'_, B> {
-    type Target = Object;
-
-    fn deref(&self) -> &Object {
-        self.object
     }
 }
 
@@ -267,7 +222,7 @@ where
         deleting_since: meta.deletion_timestamp,
         finalizers: meta.finalizers.unwrap_or_default(),
         min_ready_seconds: u32::try_from(min_ready_seconds).unwrap_or(u32::MAX),
-        owned_spec: ownership::of_spec(&meta.managed_fields),
+        owned_spec: managed_fields::of_spec(&meta.managed_fields),
         memory,
         body,
     })

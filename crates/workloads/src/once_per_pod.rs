@@ -6,11 +6,14 @@ use std::fmt;
 use hitless_api::pod::PodView;
 use serde_json::Value;
 
+use crate::annotations::Annotations;
 use crate::because::{Because, Cause};
 use crate::containers;
-use crate::object::{Object, OptIn};
-use crate::restart_annotations::{Annotations, Says};
-use crate::template::{Template, items};
+use crate::field::items;
+use crate::object::Object;
+use crate::opt_in::OptIn;
+use crate::restart_annotations::keys::Says;
+use crate::template::Template;
 
 /// One of these things. For people it is a clause: what an operation in place did not do.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,9 +9,10 @@ use hitless_api::pod::PodView;
 use jiff::Timestamp;
 
 use crate::because::Because;
+use crate::halted::judged_bad;
 use crate::intent::PodWish;
-use crate::kinds::judged_bad;
-use crate::object::{Object, OptIn};
+use crate::object::Object;
+use crate::opt_in::OptIn;
 use crate::write::Write;
 
 /// Where a workload is.

@@ -11,20 +11,15 @@ use jiff::Timestamp;
 use serde::de::Error as _;
 use serde_json::Value;
 
+use crate::component::Component;
 use crate::intent::PodWish;
-use crate::kind::{Component, Resource};
+use crate::kind::Resource;
 use crate::object::{Object, ReadError};
 use crate::plan::Plan;
-use crate::requests::foreign::Foreign;
-use crate::requests::operation_job::OperationJobs;
-use crate::requests::restart::Restarts;
-use crate::rights::Right;
+use crate::right::Right;
 use crate::switch::Switch;
 use crate::world::World;
 use crate::write::Write;
-
-/// All kinds of requests. Of two wishes for one pod the earlier kind's comes first.
-pub const REQUESTS: &[&dyn RequestKind] = &[&Restarts, &OperationJobs, &Foreign];
 
 /// No kind.
 static NONE: BTreeSet<GroupKind> = BTreeSet::new();

@@ -3,3 +3,4 @@
 pub mod foreign;
 pub mod operation_job;
 pub mod restart;
+mod token;

@@ -1,18 +1,19 @@
 //! Annotations of a template that only say "start again": a change of nothing but these and images is made to running pods, by a
 //! restart. The annotations of the pods do not follow, so where the pods' own software reads one of them, its change is native.
 
-mod annotations;
+pub(crate) mod keys;
 mod own;
 mod wish;
 
 use hitless_api::event::EventNote;
-use hitless_api::names::{PREFIX, RESTARTS_PODS, annotations as names};
+use hitless_api::names::{RESTARTS_PODS, annotations as names};
 use hitless_api::pod::PodView;
 
-pub use annotations::Annotations;
+use keys::{KEYS, PREFIXES, Says, is_read_here};
 pub use own::{Broken, OwnList};
 pub use wish::RestartsWish;
 
+use crate::annotations::Annotations;
 use crate::because::{Because, Cause};
 use crate::config::InitConfig;
 use crate::downward::{self, Metadata, Reader};
@@ -20,24 +21,6 @@ use crate::kind::Resource;
 use crate::object::Object;
 use crate::once_per_pod::OncePerPod;
 use crate::template::Template;
-
-/// What a change of a restart annotation says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Says {
-    /// Start again, whatever for.
-    Restart,
-    /// Configuration has changed that something in the pod reads. Who that is nobody has said.
-    ConfigChanged,
-    /// The same, by hitless, which knows who reads what has changed (docs/contract.md 35).
-    Reload,
-}
-
-/// Keys that people and their tools change for a restart and nothing else.
-const KEYS: [(&str, Says); 3] =
-    [(names::KUBECTL_RESTARTED_AT, Says::Restart), ("rollme", Says::Restart), (names::CONFIG, Says::Reload)];
-/// And beginnings of such keys: Helm's habit, Reloader, Keel.
-const PREFIXES: [(&str, Says); 3] =
-    [("checksum/", Says::ConfigChanged), ("reloader.stakater.com/", Says::ConfigChanged), ("keel.sh/", Says::Restart)];
 
 /// What a workload's owner is told of what he says of restarts, for as long as it holds.
 pub(crate) fn notes(workload: &Object, resource: &Resource) -> impl Iterator<Item = EventNote> {
@@ -132,11 +115,6 @@ impl RestartAnnotations {
         let known = by_key.or_else(|| PREFIXES.iter().find(|(prefix, _)| key.starts_with(prefix)));
         known.map(|(_, says)| *says).or_else(|| self.own.covers(key).then_some(Says::ConfigChanged))
     }
-}
-
-/// Whether hitless itself reads this annotation from pods: it would go on with the old value.
-fn is_read_here(key: &str) -> bool {
-    key.starts_with(PREFIX) && key != names::CONFIG || key == names::SKIP_RULES
 }
 
 #[cfg(test)]

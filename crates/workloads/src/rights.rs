@@ -1,30 +1,17 @@
 //! What the kinds' resources need in RBAC. `cargo xtask generate` writes it into the roles in `manifests`, between two marks;
 //! what the controller needs besides is written there by hand.
 
-use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use crate::kind::{self, Component, Holder, Resource};
+use crate::component::Component;
+use crate::kind::Resource;
+use crate::registry::{self, Holder};
+use crate::right::Right;
 use crate::switch::Installed;
 
 const READ: &[&str] = &["get", "list", "watch"];
 const BEGIN: &str = "# Generated from KINDS in crates/workloads by `cargo xtask generate`. Do not edit.\n";
 const END: &str = "# End of what is generated.\n";
-
-/// One rule of a role.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Right {
-    /// API group.
-    pub group: Cow<'static, str>,
-    /// Resource, or `<resource>/<subresource>`.
-    pub resource: &'static str,
-    /// Only objects with these names; none: all.
-    pub names: Vec<String>,
-    /// What may be done.
-    pub verbs: Vec<&'static str>,
-    /// What for.
-    pub why: &'static str,
-}
 
 /// A manifest with a generated part: path in the repository and the rights in it.
 #[must_use]
@@ -40,13 +27,13 @@ pub fn manifests() -> [(&'static str, Vec<Right>); 3] {
 #[must_use]
 pub fn component(component: Component) -> Vec<Right> {
     let of_component = |resource: &Resource| {
-        let mut holders = kind::holders().filter(|holder| holder.resources().contains(resource));
+        let mut holders = registry::holders().filter(|holder| holder.resources().contains(resource));
         holders.next().is_some_and(|first| first.component() == component)
     };
     let resources: Vec<&Resource> =
-        kind::resources().map(|(_, resource)| resource).filter(|resource| of_component(resource)).collect();
+        registry::resources().map(|(_, resource)| resource).filter(|resource| of_component(resource)).collect();
     let mut rights = of_controller(&resources);
-    rights.extend(kind::holders().filter(|holder| holder.component() == component).flat_map(Holder::rights));
+    rights.extend(registry::holders().filter(|holder| holder.component() == component).flat_map(Holder::rights));
     rights
 }
 
@@ -77,16 +64,9 @@ fn of_controller(resources: &[&Resource]) -> Vec<Right> {
 #[must_use]
 pub fn uninstall(components: &[Component]) -> Vec<Right> {
     let installed = Installed::with(components);
-    let resources = kind::resources_of(&installed).map(|(_, resource)| resource);
+    let resources = registry::resources_of(&installed).map(|(_, resource)| resource);
     let changed = resources.filter(|resource| !resource.uninstall_verbs.is_empty());
     changed.map(|resource| right(resource, resource.uninstall_verbs, resource.uninstall_why)).collect()
-}
-
-impl Right {
-    /// To this resource, without reading it.
-    pub(crate) fn of(group: &'static str, resource: &'static str, verbs: &[&'static str], why: &'static str) -> Self {
-        Self { group: group.into(), resource, names: Vec::new(), verbs: verbs.to_vec(), why }
-    }
 }
 
 fn right(resource: &Resource, verbs: &[&'static str], why: &'static str) -> Right {

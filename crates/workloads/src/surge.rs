@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::template::items;
+use crate::field::items;
 
 /// Why it may not, as a clause for people; `None`: it may.
 #[must_use]

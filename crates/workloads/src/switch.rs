@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::kind::{Component, Holder};
+use crate::component::{Component, named};
 
 /// A kind of KusionStack's that can be turned off by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,28 +48,8 @@ impl FromStr for SwitchNames {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        names(text).map(str::parse).collect::<Result<_, _>>().map(Self)
+        named(text).map(str::parse).collect::<Result<_, _>>().map(Self)
     }
-}
-
-/// Components as a setting names them, comma-separated.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ComponentNames(pub Vec<Component>);
-
-impl FromStr for ComponentNames {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let component = |name: &str| match name {
-            "kusionstack" => Ok(Component::KusionStack),
-            other => Err(format!("there is no component {other}; known is kusionstack")),
-        };
-        names(text).map(component).collect::<Result<_, _>>().map(Self)
-    }
-}
-
-fn names(text: &str) -> impl Iterator<Item = &str> {
-    text.split(',').map(str::trim).filter(|name| !name.is_empty())
 }
 
 /// What is installed and switched on.
@@ -92,44 +72,11 @@ impl Installed {
     pub fn with(components: &[Component]) -> Self {
         Self { components: components.to_vec(), off: BTreeSet::new() }
     }
-
-    /// Whether a kind with this component and this switch is on.
-    #[must_use]
-    pub fn has(&self, holder: Holder) -> bool {
-        let component = holder.component();
-        let is_there = component == Component::Base || self.components.contains(&component);
-        is_there && holder.switch().is_none_or(|switch| !self.off.contains(&switch))
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kind::{holders, resources_of};
-
-    fn plurals(installed: &Installed) -> Vec<&'static str> {
-        resources_of(installed).map(|(_, resource)| resource.plural).collect()
-    }
-
-    #[test]
-    fn a_kind_that_is_off_is_not_read_and_the_others_are() {
-        let all = Installed::with(&[Component::KusionStack]);
-        let read = plurals(&all);
-        assert!(
-            ["collasets", "resourcecontexts", "operationjobs", "deployments"].iter().all(|each| read.contains(each))
-        );
-        let off = |switch: Switch| plurals(&Installed { off: [switch].into(), ..all.clone() });
-        let without_sets = off(Switch::CollaSet);
-        assert!(
-            !without_sets.contains(&"collasets") && !without_sets.contains(&"resourcecontexts"),
-            "{without_sets:?}"
-        );
-        assert!(without_sets.contains(&"controllerrevisions"), "StatefulSets need them, too");
-        assert!(without_sets.contains(&"operationjobs"));
-        assert!(!off(Switch::OperationJob).contains(&"operationjobs"));
-        assert!(!plurals(&Installed::default()).contains(&"operationjobs"), "the component is not there");
-        assert!(holders().filter(|holder| Installed::default().has(*holder)).all(|holder| holder.switch().is_none()));
-    }
 
     #[test]
     fn a_word_that_is_no_kind_is_refused_with_those_that_are() {

@@ -6,15 +6,12 @@ use std::sync::Arc;
 use hitless_api::large::{MOST_VALUES, TooLarge};
 use hitless_api::names::{annotations, labels as names};
 use hitless_api::{digest, json_text};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use crate::restart_annotations::Annotations;
-use crate::{containers, diff, labels, large};
-
-/// Entries of a list of a template; none where it is absent.
-pub(crate) fn items(list: &Value) -> impl Iterator<Item = &Value> {
-    list.as_array().into_iter().flatten()
-}
+use crate::annotations::Annotations;
+use crate::field::set;
+use crate::shape::Shape;
+use crate::{containers, large};
 
 /// `spec.template` of a Deployment or ReplicaSet, without what only tells ReplicaSets apart: the label `pod-template-hash`
 /// and the annotation `hitless.dev/mixed`, which are kept beside it.
@@ -25,41 +22,6 @@ pub struct Template {
     hash: Option<String>,
     mixed: bool,
     large: Option<TooLarge>,
-}
-
-/// What has to be known of a template that pods were made from or brought to: little, because a cluster keeps many old ones.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shape {
-    /// Hash of the content, see [`Template::revision`].
-    pub revision: String,
-    /// Hash of what can't be changed in a running pod, whatever it is changed to.
-    pub fixed: String,
-    /// Image of each container that runs as long as the pod does.
-    pub images: BTreeMap<String, String>,
-    /// All annotations: which of them are restart annotations is asked when two templates are compared.
-    pub annotations: Annotations,
-    /// All labels but the one that only tells ReplicaSets apart: which of them may be changed is asked when two templates are compared.
-    pub labels: BTreeMap<String, String>,
-}
-
-impl Shape {
-    fn of(content: &Value) -> Self {
-        let containers = containers::running(content);
-        let image = |each: &Value| Some((each["name"].as_str()?.to_owned(), each["image"].as_str()?.to_owned()));
-        Self {
-            revision: digest::short(content),
-            fixed: digest::short(&diff::fixed(content)),
-            images: containers.filter_map(image).collect(),
-            annotations: Annotations::of(content),
-            labels: labels::of(content),
-        }
-    }
-
-    /// Image of one container.
-    #[must_use]
-    pub fn image(&self, container: &str) -> Option<&str> {
-        self.images.get(container).map(String::as_str)
-    }
 }
 
 impl Template {
@@ -217,34 +179,4 @@ fn take(template: &mut Value, map: &str, key: &str) -> Option<String> {
         meta.remove(map);
     }
     taken.map(|value| value.as_str().unwrap_or_default().to_owned())
-}
-
-/// Sets a field, making the objects on the way. Does nothing where something else than an object is in the way: that is no
-/// object of the API.
-pub(crate) fn set(value: &mut Value, path: &[&str], to: impl Into<Value>) {
-    if let Some(field) = field(value, path) {
-        *field = to.into();
-    }
-}
-
-/// Changes the list at that place, in the same way: where there is none, an empty one.
-pub(crate) fn change_list(value: &mut Value, path: &[&str], change: impl FnOnce(&mut Vec<Value>)) {
-    let Some(field) = field(value, path) else { return };
-    let mut list = match field.take() {
-        Value::Array(list) => list,
-        _ => Vec::new(),
-    };
-    change(&mut list);
-    *field = list.into();
-}
-
-fn field<'v>(value: &'v mut Value, path: &[&str]) -> Option<&'v mut Value> {
-    path.iter().try_fold(value, |at, key| Some(object(at)?.entry(*key).or_insert(Value::Null)))
-}
-
-fn object(value: &mut Value) -> Option<&mut Map<String, Value>> {
-    if value.is_null() {
-        *value = Value::Object(Map::new());
-    }
-    value.as_object_mut()
 }

@@ -7,20 +7,17 @@ use hitless_api::pod::PodView;
 use hitless_api::{GroupKind, ObjectRef, crowd};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::kind::{self, Kind};
-use crate::kinds::colla_set;
-use crate::kinds::pod_decoration::Undecorated;
+use crate::kinds::colla_set::controlled::{is_controlled, of_claim};
+use crate::kinds::pod_decoration::undecorated::Undecorated;
 use crate::labels::{AllSelections, Selection, Selections};
 use crate::object::{Body, Object};
-use crate::ownership;
-use crate::plan::Plan;
 
 /// Objects and pods, found by uid and by owner.
 pub struct World<'a> {
     by_uid: HashMap<&'a str, &'a Object>,
     children: HashMap<&'a str, Vec<&'a Object>>,
-    /// Workloads that are looked after, with their kind.
-    roots: Vec<(&'static dyn Kind, &'a Object)>,
+    /// Workloads that are looked after.
+    roots: Vec<&'a Object>,
     /// Pods by uid of their direct owner, of these workloads only.
     pods: HashMap<&'a str, Vec<&'a PodView>>,
     /// uids of pods with an operation that has not ended: a rollout does not finish over them.
@@ -63,9 +60,13 @@ pub struct World<'a> {
 }
 
 impl<'a> World<'a> {
-    /// Of these objects and pods.
-    #[must_use]
-    pub fn new(objects: &'a [Arc<Object>], pods: &'a [Arc<PodView>], operating: BTreeSet<String>) -> Self {
+    /// Of these objects and pods. `concerns` tells of an object whether it is a workload that is looked after.
+    pub(crate) fn of(
+        objects: &'a [Arc<Object>],
+        pods: &'a [Arc<PodView>],
+        operating: BTreeSet<String>,
+        concerns: impl Fn(&Object, &Self) -> bool,
+    ) -> Self {
         let by_uid: HashMap<&str, &Object> = objects.iter().map(|object| (object.id.uid.as_str(), &**object)).collect();
         let mut children: HashMap<&str, Vec<&Object>> = HashMap::new();
         let mut unowned_claims: HashMap<&str, Vec<&Object>> = HashMap::new();
@@ -74,7 +75,7 @@ impl<'a> World<'a> {
                 children.entry(owner.uid.as_str()).or_default().push(object);
             } else if let Some(set) = set_of_claim(object, &by_uid) {
                 children.entry(set.id.uid.as_str()).or_default().push(object);
-            } else if matches!(object.body, Body::Claim(_)) && colla_set::is_controlled(&object.labels) {
+            } else if matches!(object.body, Body::Claim(_)) && is_controlled(&object.labels) {
                 unowned_claims.entry(object.id.namespace.as_str()).or_default().push(object);
             }
         }
@@ -109,12 +110,8 @@ impl<'a> World<'a> {
             let too_many = all.iter().skip(crowd::MOST);
             world.uncounted.extend(too_many.map(|object| (*namespace, object.id.name.as_str())));
         }
-        let roots = objects.iter().filter_map(|object| {
-            let kind = kind::of_workload(&object.id.group_kind)?;
-            kind.concerns(object, &world).then_some((kind, &**object))
-        });
-        world.roots = roots.collect();
-        let own = world.roots.iter().flat_map(|(_, root)| {
+        world.roots = objects.iter().map(|object| &**object).filter(|object| concerns(object, &world)).collect();
+        let own = world.roots.iter().flat_map(|root| {
             let children = world.children(&root.id.uid).iter().map(|child| child.id.uid.as_str());
             children.chain([root.id.uid.as_str()])
         });
@@ -122,15 +119,24 @@ impl<'a> World<'a> {
         for pod in pods {
             match pod.owner.as_ref().map(|owner| owner.uid.as_str()) {
                 Some(uid) if own.contains(uid) => world.pods.entry(uid).or_default().push(pod),
-                None if colla_set::is_controlled(&pod.labels) => {
+                None if is_controlled(&pod.labels) => {
                     world.unowned_pods.entry(pod.id.namespace.as_str()).or_default().push(pod);
                 }
                 Some(_) | None => {}
             }
         }
         let decorated = world.decorations.keys().flat_map(|namespace| world.colla_sets(namespace).iter().copied());
-        world.undecorated = decorated.map(|set| (set.id.uid.as_str(), Undecorated::of(set, &world))).collect();
+        let undecorated = |set: &'a Object| {
+            let uid = set.id.uid.as_str();
+            (uid, Undecorated::of(set, world.children(uid), world.pods(uid)))
+        };
+        world.undecorated = decorated.map(undecorated).collect();
         world
+    }
+
+    /// Workloads that have opted in, or still carry something of ours.
+    pub(crate) fn roots(&self) -> &[&'a Object] {
+        &self.roots
     }
 
     /// The same at this time: pods have to be Ready for `minReadySeconds` of their workload.
@@ -313,22 +319,11 @@ impl<'a> World<'a> {
         }
         top
     }
-
-    /// The plan of every workload that has opted in or still carries something of ours.
-    #[must_use]
-    pub fn plans(&self) -> Vec<Plan> {
-        let plan = |(kind, root): &(&'static dyn Kind, &'a Object)| {
-            let mut plan = kind.plan(root, self);
-            plan.writes.extend(ownership::give_up(root, &plan));
-            plan
-        };
-        self.roots.iter().map(plan).collect()
-    }
 }
 
 /// The CollaSet that has the claim without owning it.
 fn set_of_claim<'a>(claim: &Object, by_uid: &HashMap<&str, &'a Object>) -> Option<&'a Object> {
-    let set = by_uid.get(colla_set::of_claim(claim)?).copied()?;
+    let set = by_uid.get(of_claim(claim)?).copied()?;
     (matches!(set.body, Body::CollaSet(_)) && set.id.namespace == claim.id.namespace).then_some(set)
 }
 

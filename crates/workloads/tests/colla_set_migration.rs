@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use hitless_api::pod::PodView;
-use hitless_workloads::{Plan, Request, World, kind};
+use hitless_workloads::{Plan, Request, World, registry};
 use hitless_world::carry_out;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
@@ -117,7 +117,7 @@ impl Left {
 
     fn plan(&self) -> Plan {
         let objects: Vec<_> =
-            self.objects.values().map(|object| Arc::new(kind::read(object.clone()).unwrap().unwrap())).collect();
+            self.objects.values().map(|object| Arc::new(registry::read(object.clone()).unwrap().unwrap())).collect();
         let view = |pod: &Value| Arc::new(PodView::from(&serde_json::from_value::<Pod>(pod.clone()).unwrap()));
         let pods: Vec<_> = self.pods.iter().map(view).collect();
         // That of the CollaSet, with all that is written beside it.

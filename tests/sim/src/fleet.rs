@@ -15,7 +15,7 @@ use hitless_api::{Grant, MicroTime};
 use hitless_rollout::gate_cache::GateCache;
 use hitless_rollout::round::{Round, Step};
 use hitless_rollout::snapshot::{Evidence, Snapshot};
-use hitless_workloads::kind;
+use hitless_workloads::registry;
 use serde_json::{Value, json};
 
 use crate::checks::Checks;
@@ -111,7 +111,7 @@ impl World {
         for known in all {
             let mut next = Value::clone(&known.json);
             next["spec"]["template"]["spec"]["containers"][0]["image"] = json!(format!("{}:v2", known.view.id.name));
-            if let Some(kind) = kind::of_workload(&known.view.id.group_kind) {
+            if let Some(kind) = registry::of_workload(&known.view.id.group_kind) {
                 self.server.change_object(&known.key(), |object| *object = kind.held(next));
             }
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hitless_workloads::{Object, kind};
+use hitless_workloads::{Object, registry};
 use serde_json::Value;
 
 /// An object of a workload's kind: as the API server stores it, and as controllers of ours read it.
@@ -24,7 +24,7 @@ impl WorkloadObject {
     /// # Errors
     /// If it is of no kind that is read, or does not parse.
     pub fn read(json: Value) -> Result<Self, String> {
-        match kind::read(json.clone()) {
+        match registry::read(json.clone()) {
             Some(Ok(view)) => Ok(Self { json: Arc::new(json), view: Arc::new(view) }),
             Some(Err(error)) => Err(format!("{error}: {json}")),
             None => Err(format!("nobody reads an object of this kind: {json}")),

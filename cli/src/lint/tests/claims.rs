@@ -1,6 +1,6 @@
 //! Data that goes with a CollaSet's claims.
 
-use hitless_workloads::kind;
+use hitless_workloads::registry;
 
 use super::*;
 use crate::lint::claims::changed;
@@ -53,7 +53,7 @@ fn changed_claim_templates_are_compared_with_those_in_the_cluster() {
     let live = |size: &str| {
         let mut value = parsed(&set(size, "{}")).value;
         value["metadata"]["namespace"] = "team".into();
-        kind::read(value).unwrap().unwrap()
+        registry::read(value).unwrap().unwrap()
     };
     let found = |policy: &str, live| changed(&parsed(&set("2Gi", policy)), std::iter::once(&live));
     assert!(found("{}", live("2Gi")).is_none());

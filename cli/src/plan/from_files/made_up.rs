@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hitless_api::names::labels;
 use hitless_gate::selector;
-use hitless_workloads::kind;
+use hitless_workloads::registry;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::{Value, json};
 
@@ -31,7 +31,7 @@ pub(super) fn complete(
             && id.name == object.name()
     })?;
     let group_kind = raw[index].view.id.group_kind.clone();
-    let kind = kind::of_workload(&group_kind)?;
+    let kind = registry::of_workload(&group_kind)?;
     let root = with_uid(object);
     let uid = root["metadata"]["uid"].as_str().unwrap_or_default();
     let owned = |each: &&WorkloadObject| each.view.owner.as_ref().is_some_and(|owner| owner.uid == uid);

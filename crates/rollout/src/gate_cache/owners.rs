@@ -5,7 +5,8 @@ use std::collections::{BTreeSet, HashMap};
 use hitless_api::ObjectRef;
 use hitless_gate::{Gate, OwnerFacts};
 use hitless_workloads::World;
-use hitless_workloads::kind::{self, Size};
+use hitless_workloads::kind::Size;
+use hitless_workloads::registry;
 
 use crate::snapshot::Snapshot;
 
@@ -24,7 +25,7 @@ impl TopOwners {
         for object in &snapshot.objects {
             let top = world.top_of(object);
             if top.id == object.id {
-                if let Some(size) = kind::size(object) {
+                if let Some(size) = registry::size(object) {
                     sizes.insert(top.id.clone(), size);
                 }
             } else {

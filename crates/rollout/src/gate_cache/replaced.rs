@@ -6,7 +6,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use hitless_api::pod::PodView;
-use hitless_workloads::{World, kind};
+use hitless_workloads::{World, registry};
 
 use crate::companion;
 use crate::snapshot::Snapshot;
@@ -39,7 +39,7 @@ pub(super) fn replaced<'a>(snapshot: &'a Snapshot, world: &World<'a>) -> HashSet
         }
     }
     let is_complete = |top: &str| {
-        let wished = world.object(top).and_then(kind::size).and_then(|size| usize::try_from(size.desired).ok());
+        let wished = world.object(top).and_then(registry::size).and_then(|size| usize::try_from(size.desired).ok());
         wished.is_some_and(|wished| there.get(top).copied().unwrap_or_default() >= wished)
     };
     let complete: BTreeSet<&str> = tops.into_iter().filter(|top| is_complete(top)).collect();

@@ -1,5 +1,5 @@
 use super::*;
-use hitless_workloads::{ConfigKind, kind};
+use hitless_workloads::{ConfigKind, registry};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ fn workload(annotations: &Value) -> Arc<Object> {
     let object = json!({"apiVersion": "apps/v1", "kind": "Deployment",
         "metadata": {"name": "web", "namespace": "shop", "uid": "u", "annotations": annotations},
         "spec": {"template": template}});
-    Arc::new(kind::read(object).unwrap().unwrap())
+    Arc::new(registry::read(object).unwrap().unwrap())
 }
 
 fn reloading(recorded: Option<&str>) -> Arc<Object> {

@@ -8,7 +8,7 @@ use hitless_api::names::annotations;
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, GrantOp, ObjectRef, Wait};
 use hitless_gate::{Candidate, Gate, Verdict};
-use hitless_workloads::{Obstacle, Operation, PodIntent, kind};
+use hitless_workloads::{Obstacle, Operation, PodIntent, registry};
 use jiff::SignedDuration;
 
 use super::companions::Companions;
@@ -216,7 +216,7 @@ impl<'a> Basis<'a, '_> {
     pub(super) fn not_its_turn(&self, in_turn: &InTurn<'_>, pod: &Operable<'_>) -> Option<WaitReason> {
         let workload = self.workload_of_operation(pod)?;
         let first = in_turn.before(workload, pod.rank)?;
-        let kind = kind::of_workload(&self.wishes.plans[workload].workload.group_kind)?;
+        let kind = registry::of_workload(&self.wishes.plans[workload].workload.group_kind)?;
         let kind = kind.resources().first().map_or("", |own| own.group_kind.kind.as_ref());
         Some(WaitReason::Obstacle(Obstacle::NotItsTurn { kind, first: first.to_owned() }))
     }

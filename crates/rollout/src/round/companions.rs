@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use hitless_api::names::labels;
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, GrantMode, GrantOp, Reservation};
-use hitless_workloads::{CompanionWish, Plan, Stage, kind};
+use hitless_workloads::{CompanionWish, Plan, Stage, registry};
 use jiff::{SignedDuration, Timestamp};
 
 use super::candidates::{Basis, Operable};
@@ -255,7 +255,7 @@ impl Basis<'_, '_> {
         if let Some(tried) = tried(plan).filter(|tried| tried.outcome == Outcome::Skipped) {
             return Some(tried.message).filter(|_| self.companions.of(plan).is_none());
         }
-        kind::of_workload(&plan.workload.group_kind)?.surge(root).err()
+        registry::of_workload(&plan.workload.group_kind)?.surge(root).err()
     }
 
     /// How far the companion is, which is to serve or only to try the version. `None`: the pod need not wait.

@@ -2,7 +2,7 @@
 //! nobody else tells their owners.
 
 use hitless_api::event::{EventNote, Severity};
-use hitless_workloads::{OptIn, kind};
+use hitless_workloads::{OptIn, registry};
 
 use super::wishes::Wishes;
 
@@ -13,7 +13,7 @@ pub(super) fn notes(wishes: &Wishes<'_>) -> impl Iterator<Item = EventNote> {
         let pod = wishes.pod_of(plan)?;
         let fault = pod.endpoint_fault()?;
         Some(EventNote {
-            regarding: plan.workload.reference(kind::version(&plan.workload.group_kind)),
+            regarding: plan.workload.reference(registry::version(&plan.workload.group_kind)),
             severity: Severity::Warning,
             reason: "EndpointInvalid",
             action: "Observe",

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use hitless_api::event::{EventNote, Severity};
 use hitless_api::names::{UPDATE_IN_PLACE, UPDATE_IN_PLACE_ONLY, annotations};
 use hitless_api::{GrantOp, ObjectRef, Outcome, PodRef, TransitionResult};
-use hitless_workloads::{Cause, Object, OptIn, Pause, Plan, Stage, kind};
+use hitless_workloads::{Cause, Object, OptIn, Pause, Plan, Stage, registry};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ObjectReference;
 
@@ -121,13 +121,13 @@ pub(super) fn not_fetched(wishes: &Wishes<'_>, images: &Images<'_>) -> Vec<Event
 pub(super) fn misspelt(snapshot: &Snapshot) -> impl Iterator<Item = EventNote> {
     // Few objects have such a word; whether one is a workload is asked of those only.
     let misspelt = snapshot.objects.iter().filter_map(|object| Some((object, object.unknown_opt_in()?)));
-    let of_workloads = misspelt.filter(|(object, _)| kind::is_workload(&object.id.group_kind));
+    let of_workloads = misspelt.filter(|(object, _)| registry::is_workload(&object.id.group_kind));
     of_workloads.map(|(object, word)| {
         let text = format!(
             "{}: {word:?} means nothing, so its changes roll natively; write {UPDATE_IN_PLACE} or {UPDATE_IN_PLACE_ONLY}",
             annotations::UPDATE
         );
-        let regarding = object.id.reference(kind::version(&object.id.group_kind));
+        let regarding = object.id.reference(registry::version(&object.id.group_kind));
         note(regarding, Severity::Warning, "OptInInvalid", text)
     })
 }
@@ -140,7 +140,7 @@ pub(super) fn left_out(snapshot: &Snapshot, now: Timestamp) -> Vec<EventNote> {
     let workloads = snapshot.objects.iter().filter(|object| object.opt_in() != OptIn::No);
     let told = workloads.filter_map(|object| {
         let left_out = snapshot.left_out.get(&object.id.namespace).filter(|each| each.is_told(now))?;
-        let regarding = object.id.reference(kind::version(&object.id.group_kind));
+        let regarding = object.id.reference(registry::version(&object.id.group_kind));
         Some(note(regarding, Severity::Warning, left_out.unread.reason(), left_out.text(&object.id.namespace)))
     });
     told.collect()
@@ -151,7 +151,7 @@ pub(super) fn too_large(snapshot: &Snapshot) -> impl Iterator<Item = EventNote> 
     let opted = snapshot.objects.iter().filter(|object| object.opt_in() != OptIn::No);
     let large = opted.filter_map(|object| Some((object, large(object)?)));
     large.map(|(object, text)| {
-        let regarding = object.id.reference(kind::version(&object.id.group_kind));
+        let regarding = object.id.reference(registry::version(&object.id.group_kind));
         note(regarding, Severity::Warning, Cause::TooLarge.name(), text)
     })
 }
@@ -210,7 +210,7 @@ fn requested(wishes: &Wishes<'_>) -> Vec<EventNote> {
     }
     let said = |(owner, token): (&ObjectRef, &str)| {
         let text = format!("its pods are to be restarted in place: {} on them is {token}", annotations::RESTART);
-        note(owner.reference(kind::version(&owner.group_kind)), Severity::Normal, "RestartRequested", text)
+        note(owner.reference(registry::version(&owner.group_kind)), Severity::Normal, "RestartRequested", text)
     };
     tokens.into_iter().map(said).collect()
 }
@@ -273,7 +273,7 @@ pub(super) fn note(regarding: ObjectReference, severity: Severity, reason: &'sta
 }
 
 pub(super) fn regarding(plan: &Plan) -> ObjectReference {
-    plan.workload.reference(kind::version(&plan.workload.group_kind))
+    plan.workload.reference(registry::version(&plan.workload.group_kind))
 }
 
 pub(super) fn pod(pod: &PodRef) -> ObjectReference {

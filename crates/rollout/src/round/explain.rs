@@ -8,7 +8,7 @@ use hitless_api::grant::ImageChange;
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, GrantOp, ObjectRef, Phase, PodRef};
 use hitless_gate::{Allows, Candidate, Lasting, Reason, Verdict};
-use hitless_workloads::{Object, OptIn, Pause, PodIntent, Stage, Write, kind, restart};
+use hitless_workloads::{Object, OptIn, Pause, PodIntent, Stage, Write, registry, restart};
 use jiff::Timestamp;
 
 use super::inoperable::Inoperable;
@@ -298,7 +298,7 @@ fn workloads(
             opted_in: object.opt_in() != OptIn::No,
             unknown_opt_in: object.unknown_opt_in().map(ToOwned::to_owned),
             held: object.held_by_guard(),
-            replicas: kind::size(object).map_or(0, |size| size.desired),
+            replicas: registry::size(object).map_or(0, |size| size.desired),
             stage: plan.map_or(Stage::NotOurs, |plan| plan.stage.clone()),
             why: plan.and_then(|plan| {
                 events::large(object).or_else(|| match &plan.stage {
@@ -319,6 +319,6 @@ fn workloads(
             failures: failures.map(|failure| (failure.grant.pod.clone(), failure.reason())).collect(),
         }
     };
-    let workloads = snapshot.objects.iter().filter(|object| kind::is_workload(&object.id.group_kind));
+    let workloads = snapshot.objects.iter().filter(|object| registry::is_workload(&object.id.group_kind));
     workloads.map(|object| report(object)).collect()
 }

@@ -2,7 +2,7 @@
 
 use hitless_api::Outcome;
 use hitless_gate::Gate;
-use hitless_workloads::{BadVersion, Stage, kind};
+use hitless_workloads::{BadVersion, Stage, registry};
 
 use super::change::Change;
 use super::endings::{Ended, Failure};
@@ -27,7 +27,7 @@ pub(super) fn changes<'a>(wishes: &Wishes<'a>, ended: &Ended<'a>, gate: &Gate) -
         if !is_rolling || !plan.writes.is_empty() || count < gate.tolerated_failures(&first.grant.pod.uid) as usize {
             return None;
         }
-        let kind = kind::of_workload(&plan.workload.group_kind)?;
+        let kind = registry::of_workload(&plan.workload.group_kind)?;
         let Failure { grant, result, message, .. } = first;
         let why = BadVersion { pod: &grant.pod.name, reason: &result.reason, message };
         kind.halt(wishes.world.object(&plan.workload.uid)?, &wishes.world, why).map(Change::Workload)

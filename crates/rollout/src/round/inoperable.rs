@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use hitless_api::event::{EventNote, Severity};
-use hitless_workloads::{OptIn, kind};
+use hitless_workloads::{OptIn, registry};
 
 use super::wait_reason::WaitReason;
 use super::wishes::Wishes;
@@ -23,7 +23,7 @@ pub(super) fn notes(wishes: &Wishes<'_>, found: &Inoperable) -> impl Iterator<It
     found.iter().map(|(index, why)| {
         let workload = &wishes.plans[*index].workload;
         EventNote {
-            regarding: workload.reference(kind::version(&workload.group_kind)),
+            regarding: workload.reference(registry::version(&workload.group_kind)),
             severity: Severity::Warning,
             reason: why.reason(),
             action: "UpdateInPlace",

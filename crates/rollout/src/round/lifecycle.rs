@@ -6,7 +6,7 @@ use hitless_api::event::{EventNote, Severity};
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, GrantOp};
 use hitless_workloads::foreign::{self, Foreign};
-use hitless_workloads::{Component, Holder, kind, lifecycle};
+use hitless_workloads::{Component, Holder, lifecycle, registry};
 use jiff::Timestamp;
 
 use super::change::Change;
@@ -128,7 +128,7 @@ fn granted(snapshot: &Snapshot) -> HashMap<&str, &Grant> {
 fn is_colla_set(wishes: &Wishes<'_>, uid: &str) -> bool {
     let object = wishes.world.object(uid);
     object.is_some_and(|object| {
-        kind::of_workload(&object.id.group_kind).is_some_and(|kind| kind.component() == Component::KusionStack)
+        registry::of_workload(&object.id.group_kind).is_some_and(|kind| kind.component() == Component::KusionStack)
     })
 }
 

@@ -1,7 +1,7 @@
 //! The third answer beside Leave and Hold: a Deployment's own surge, where its only pod would be refused for longer in place, or one that
 //! can't be kept free of clients (docs/contract.md 28).
 
-use hitless_workloads::{CompanionWish, OptIn, kind};
+use hitless_workloads::{CompanionWish, OptIn, registry};
 
 use super::candidates::{Basis, Operable};
 use super::change::Change;
@@ -48,7 +48,7 @@ impl<'a> Basis<'a, '_> {
         };
         // Where its owner lets no second pod run, the native way is no better. Where no node has room, the pod serves on until one has.
         let (root, kind) =
-            (self.wishes.world.object(&plan.workload.uid)?, kind::of_workload(&plan.workload.group_kind)?);
+            (self.wishes.world.object(&plan.workload.uid)?, registry::of_workload(&plan.workload.group_kind)?);
         if !self.has_clients(operable) || kind.surge(root).is_err() {
             return None;
         }

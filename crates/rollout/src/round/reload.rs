@@ -8,7 +8,7 @@ use hitless_api::MountedConfig;
 use hitless_api::event::{EventNote, Severity};
 use hitless_api::names::{RESTARTS_CONTAINERS, UPDATE_IN_PLACE, annotations};
 use hitless_workloads::config::{Config, InitConfig, Missing, used_by};
-use hitless_workloads::{Object, Plan, RestartsWish, Stage, Write, kind};
+use hitless_workloads::{Object, Plan, RestartsWish, Stage, Write, registry};
 use jiff::{SignedDuration, Timestamp};
 
 use super::change::Change;
@@ -306,7 +306,7 @@ fn as_pairs<'a>(all: &'a [(&'static str, String)]) -> Vec<(&'a str, &'a str)> {
 }
 
 fn note(object: &Object, severity: Severity, reason: &'static str, text: String) -> EventNote {
-    let regarding = object.id.reference(kind::version(&object.id.group_kind));
+    let regarding = object.id.reference(registry::version(&object.id.group_kind));
     EventNote { regarding, severity, reason, action: "Reload", text }
 }
 

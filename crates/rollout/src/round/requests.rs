@@ -1,7 +1,7 @@
 //! What the objects of requests get to know of this round.
 
 use hitless_api::event::{EventNote, Severity};
-use hitless_workloads::{Fate, Fates, REQUESTS, Reports, kind, restart};
+use hitless_workloads::{Fate, Fates, REQUESTS, Reports, registry, restart};
 
 use super::PodVerdict;
 use super::wait_reason::WaitReason;
@@ -48,7 +48,7 @@ fn fates(verdicts: &[PodVerdict], snapshot: &Snapshot) -> Fates {
 fn left_alone(snapshot: &Snapshot) -> Vec<EventNote> {
     let Some(kuperator) = &snapshot.kuperator else { return Vec::new() };
     let note = |object: &hitless_workloads::Object| EventNote {
-        regarding: object.id.reference(kind::version(&object.id.group_kind)),
+        regarding: object.id.reference(registry::version(&object.id.group_kind)),
         severity: Severity::Warning,
         reason: "LeftToKuperator",
         action: "Observe",
@@ -60,7 +60,7 @@ fn left_alone(snapshot: &Snapshot) -> Vec<EventNote> {
 
 /// It stands for a workload or a request, and is no part of one.
 fn is_own(object: &hitless_workloads::Object) -> bool {
-    kind::holders().any(|holder| holder.own() == Some(&object.id.group_kind))
+    registry::holders().any(|holder| holder.own() == Some(&object.id.group_kind))
 }
 
 impl WaitReason {

@@ -3,7 +3,7 @@
 //! (docs/contract.md 32).
 
 use hitless_api::{Outcome, TransitionResult};
-use hitless_workloads::{OptIn, Plan, Stage, kind};
+use hitless_workloads::{OptIn, Plan, Stage, registry};
 
 use super::change::Change;
 use super::endings::{Ended, Failure};
@@ -16,7 +16,7 @@ pub(super) fn changes<'a>(wishes: &Wishes<'a>, ended: &Ended<'a>) -> Vec<Change<
         let root = wishes.world.object(&plan.workload.uid)?;
         // What its owner has paused is let go by nobody else.
         let may = may_roll(plan) && plan.writes.is_empty() && root.pause().is_none();
-        let write = kind::of_workload(&plan.workload.group_kind)?.natively(root, &words(failure));
+        let write = registry::of_workload(&plan.workload.group_kind)?.natively(root, &words(failure));
         write.filter(|_| may).map(Change::Workload)
     });
     changes.collect()

@@ -103,7 +103,7 @@ pub fn is_ours(pod: &PodView) -> bool {
 mod tests {
     use std::sync::Arc;
 
-    use hitless_workloads::kind;
+    use hitless_workloads::registry;
     use k8s_openapi::api::core::v1::Pod;
     use serde_json::{Value, json};
 
@@ -133,7 +133,8 @@ mod tests {
         let deployment = |namespace: &str, name: &str, annotations: &Value| {
             let object = json!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"template": {}},
                 "metadata": {"namespace": namespace, "name": name, "uid": name, "annotations": annotations}});
-            let (holder, resource) = kind::resources().find(|(_, each)| each.group_kind.kind == "Deployment").unwrap();
+            let (holder, resource) =
+                registry::resources().find(|(_, each)| each.group_kind.kind == "Deployment").unwrap();
             Arc::new(holder.read(&resource.group_kind, object).unwrap())
         };
         let (plain, ours) = (json!({}), json!({"hitless.dev/update": "in-place"}));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hitless_api::{Grant, GrantMode, GrantOp, Reservation};
 use hitless_rollout::round::{Round, WaitReason, Write};
 use hitless_rollout::snapshot::Snapshot;
-use hitless_workloads::kind;
+use hitless_workloads::registry;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use serde_json::{Value, json};
@@ -41,7 +41,7 @@ fn changed(image: &str, features: &[&str]) -> Snapshot {
         "spec": {"replicas": 1, "template": to, "updateStrategy": {"type": "RollingUpdate"}},
         "status": {"observedGeneration": 1, "updateRevision": "new", "currentRevision": "old", "updatedReplicas": 0}});
     set["metadata"]["annotations"] = json!({"hitless.dev/update": "in-place"});
-    let held = kind::of_workload(&read(&set).id.group_kind).unwrap().held(set);
+    let held = registry::of_workload(&read(&set).id.group_kind).unwrap().held(set);
     let objects = [held, revision("old", 1, &template("web:v1", "1")), revision("new", 2, &to)];
     let mut pod = owned(scene::pod(&scene::meta("web-0"), "web:v1", "", LONG_AGO));
     pod["metadata"]["labels"] = json!({"app": "web", CHART: "1", "controller-revision-hash": "old"});

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hitless_rollout::snapshot::{AgentState, NodeView, Snapshot};
-use hitless_workloads::kind;
+use hitless_workloads::registry;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
@@ -31,7 +31,7 @@ fn rollout(old: Is, away: SignedDuration) -> Snapshot {
         "spec": {"template": template("web:v2"), "updateStrategy": {"type": "RollingUpdate"}},
         "status": {"observedGeneration": 1, "desiredNumberScheduled": 3, "updatedNumberScheduled": 1}});
     set["metadata"]["annotations"] = json!({"hitless.dev/update": "in-place"});
-    let held = kind::of_workload(&read(&set).id.group_kind).unwrap().held(set);
+    let held = registry::of_workload(&read(&set).id.group_kind).unwrap().held(set);
     let objects = [held, revision("old", 1, "web:v1"), revision("new", 2, "web:v2")];
     let pods = [(V1, old), (V1, old), (V2, Is::Unready)].into_iter().enumerate().map(|(index, (version, is))| {
         let mut pod = owned(a_pod(index, version, is));

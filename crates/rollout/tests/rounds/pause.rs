@@ -7,7 +7,7 @@ use hitless_api::Grant;
 use hitless_rollout::gate_cache::GateCache;
 use hitless_rollout::round::{Explanation, Round, WaitReason, Write, explain};
 use hitless_rollout::snapshot::Snapshot;
-use hitless_workloads::{Pause, kind};
+use hitless_workloads::{Pause, registry};
 use serde_json::{Value, json};
 
 use crate::scene::{self, LONG_AGO, decide, now, read, template, transition, view};
@@ -58,7 +58,7 @@ fn on_delete(kind: &str) -> Vec<Value> {
         "status": {"observedGeneration": 2, "updateRevision": "new", "currentRevision": "old", "desiredNumberScheduled": 1}});
     root["metadata"]["annotations"] =
         json!({"hitless.dev/update": "in-place", "deprecated.daemonset.template.generation": "2"});
-    let root = kind::of_workload(&kind::read(root.clone()).unwrap().unwrap().id.group_kind).unwrap().held(root);
+    let root = registry::of_workload(&registry::read(root.clone()).unwrap().unwrap().id.group_kind).unwrap().held(root);
     let revision = |name: &str, number: i64, image: &str| {
         let mut object = owned(
             json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": meta(name), "revision": number,

@@ -10,7 +10,7 @@ use hitless_rollout::gate_cache::GateCache;
 use hitless_rollout::prefetch::{NamePool, NodeImages};
 use hitless_rollout::round::{Round, Write, round};
 use hitless_rollout::snapshot::{AgentState, NodeTransitionView, NodeView, Snapshot, Version};
-use hitless_workloads::{Component, Installed, Object, kind};
+use hitless_workloads::{Component, Installed, Object, registry};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
@@ -51,7 +51,7 @@ pub(crate) fn view(pod: &Value) -> PodView {
 }
 
 pub(crate) fn read(object: &Value) -> Arc<Object> {
-    Arc::new(kind::read(object.clone()).unwrap().unwrap())
+    Arc::new(registry::read(object.clone()).unwrap().unwrap())
 }
 
 /// These objects and the pod, on a node that has these images.

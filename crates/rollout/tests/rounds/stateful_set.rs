@@ -7,7 +7,7 @@ use hitless_api::{Grant, TransitionBudget};
 use hitless_rollout::gate_cache::GateCache;
 use hitless_rollout::round::{Lasting, Round, WaitReason, explain};
 use hitless_rollout::snapshot::{AgentState, NodeTransitionView, Snapshot};
-use hitless_workloads::{Object, kind};
+use hitless_workloads::{Object, registry};
 use serde_json::{Value, json};
 
 use crate::scene::{self, decide, read, template, transition, view};
@@ -47,7 +47,7 @@ pub(crate) fn below_the_partition() -> Snapshot {
         "spec": {"replicas": 1, "template": template("web:v2"), "updateStrategy": strategy},
         "status": {"observedGeneration": 2, "updateRevision": "new", "currentRevision": "old", "updatedReplicas": 1}});
     set["metadata"]["annotations"] = json!({"hitless.dev/update": "in-place"});
-    let held = kind::of_workload(&read(&set).id.group_kind).unwrap().held(set);
+    let held = registry::of_workload(&read(&set).id.group_kind).unwrap().held(set);
     let objects = [held, revision("old", 1, first, "web:v1"), revision("new", 2, second, "web:v2")];
     scene::snapshot(&objects, view(&pod("web-0", "web:v2", "new", third)), &["web:v1", "web:v2"])
 }

@@ -3,7 +3,7 @@
 use hitless_api::{PodRef, names};
 use hitless_rollout::round::ServiceWrite;
 use hitless_runtime::write::WriteError;
-use hitless_workloads::{Write, kind};
+use hitless_workloads::{Write, registry};
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::Api;
 use kube::api::{Patch, PatchParams};
@@ -24,7 +24,7 @@ impl Restorer {
     }
 
     async fn workload(&self, write: &Write) -> Result<(), WriteError> {
-        let Some((_, resource)) = kind::resource(&write.on.group_kind) else { return Ok(()) };
+        let Some((_, resource)) = registry::resource(&write.on.group_kind) else { return Ok(()) };
         let api = Api::namespaced_with(self.client.clone(), &write.on.namespace, &api_resource(resource));
         send(&self.writes, &api, resource, write).await.map(drop)
     }

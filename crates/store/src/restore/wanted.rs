@@ -8,7 +8,7 @@ use hitless_api::names::{self, labels};
 use hitless_api::pod::PodView;
 use hitless_rollout::mode::ServiceView;
 use hitless_rollout::round::{READY_FOR, ServiceWrite};
-use hitless_workloads::{Component, Installed, Kind, Object, Resource, kind};
+use hitless_workloads::{Component, Installed, Kind, Object, Resource, registry};
 use jiff::Timestamp;
 
 use super::Restore;
@@ -38,10 +38,10 @@ pub(super) fn resources(
     components: &[Component],
 ) -> impl Iterator<Item = (&'static dyn Kind, &'static Resource)> + use<> {
     let installed = Installed::with(components);
-    let resources = kind::resources_of(&installed);
+    let resources = registry::resources_of(&installed);
     let of_workloads = resources.filter_map(|(holder, resource)| Some((holder.workload()?, resource)));
     let mut all: Vec<_> = of_workloads.filter(|(_, resource)| !resource.uninstall_verbs.is_empty()).collect();
-    all.sort_by_key(|(_, resource)| kind::of_workload(&resource.group_kind).is_some());
+    all.sort_by_key(|(_, resource)| registry::of_workload(&resource.group_kind).is_some());
     all.into_iter()
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::{ConfigContent, ConfigKind, ConfigRef, object};
-use crate::template::items;
+use crate::field::items;
 
 /// A volume.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,54 +1,50 @@
 //! KusionStack's CollaSets. We are their controller: pods are made and removed here, and the revisions and instance ids kept
 //! (docs/contract.md, 36).
 
-mod body;
+pub(crate) mod body;
+pub(crate) mod claim;
 mod claims;
 mod conditions;
 mod context;
+pub(crate) mod controlled;
 mod decorations;
 mod deletion;
 mod membership;
-mod names;
-mod naming;
+pub(crate) mod names;
+pub(crate) mod naming;
 mod pairs;
 mod plan;
 mod pod;
+pub(crate) mod pods;
 mod relabel;
+pub(crate) mod resource_context;
 mod revisions;
 mod roster;
 mod scale;
 mod status;
 mod update;
 
-use std::collections::BTreeMap;
-
 use hitless_api::GroupKind;
 use serde_json::{Value, json};
 
-pub use body::{CollaSet, CollaSetBody, Scope, UpgradePolicy};
-pub use claims::ClaimBody;
-pub(crate) use claims::of_claim;
-pub use context::ContextBody;
-pub(crate) use decorations::labels_of_new;
-pub(crate) use names::{INSTANCE_ID, PAIR_ORIGIN, TO_REPLACE, instance_id};
-pub(crate) use naming::revision as revision_name;
-pub(crate) use pairs::pairs_of;
-pub(crate) use roster::stays;
+pub use crate::object::CollaSet;
+pub use body::{CollaSetBody, Scope, UpgradePolicy};
+pub use claim::ClaimBody;
+pub(crate) use names::{GROUP, PAIR_ORIGIN, TO_REPLACE};
+pub use resource_context::ContextBody;
 
-use super::BadVersion;
 use super::pod_decoration::POD_DECORATION;
 use super::revision::{self, CONTROLLER_REVISION};
-use crate::kind::{Component, Kind, Resource, Size};
+use crate::component::Component;
+use crate::halted::BadVersion;
+use crate::kind::{Kind, Resource, Size};
 use crate::manifest::{self, RolledOut};
 use crate::object::{self, Body, Object, ReadError};
 use crate::plan::Plan;
-use crate::rights::Right;
+use crate::right::Right;
 use crate::switch::Switch;
 use crate::world::World;
 use crate::write::Write;
-
-/// API group of KusionStack's workloads.
-pub(crate) const GROUP: &str = "apps.kusionstack.io";
 
 pub(crate) const COLLA_SET: Resource = Resource {
     group_kind: GroupKind::new(GROUP, "CollaSet"),
@@ -190,9 +186,4 @@ fn owner(set: CollaSet<'_>) -> Value {
     let id = &set.object.id;
     json!({"apiVersion": COLLA_SET.api_version(), "kind": "CollaSet", "name": id.name, "uid": id.uid,
         "controller": true, "blockOwnerDeletion": true})
-}
-
-/// Whether KusionStack looks after whoever has these labels.
-pub(crate) fn is_controlled(labels: &BTreeMap<String, String>) -> bool {
-    labels.get(names::CONTROL).is_some_and(|value| value == "true")
 }

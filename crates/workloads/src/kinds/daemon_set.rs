@@ -1,7 +1,8 @@
 //! DaemonSets: as many nodes at a time as the owner's strategy says.
 
-mod body;
-mod placement;
+pub(crate) mod body;
+pub(crate) mod placement;
+mod strategy;
 
 use std::collections::BTreeMap;
 
@@ -9,19 +10,21 @@ use hitless_api::GroupKind;
 use hitless_api::names::{annotations, labels};
 use serde_json::Value;
 
-pub use body::{DaemonSet, DaemonSetBody};
+pub use crate::object::DaemonSet;
+pub use body::DaemonSetBody;
 pub use placement::Placement;
 
-use super::halted::{BadVersion, NO_OTHER, NOT_HALTED};
 use super::on_delete::{self, Subject, held, release};
 use super::revision::{self, CONTROLLER_REVISION};
 use super::way;
-use crate::because::Because;
+use crate::diff;
+use crate::halted::{BadVersion, NO_OTHER, NOT_HALTED};
 use crate::kind::{Guard, Kind, Resource, Size};
 use crate::manifest::{self, RolledOut};
-use crate::object::{self, Body, Object, OptIn, ReadError};
+use crate::object::{self, Body, Object, ReadError};
+use crate::opt_in::OptIn;
 use crate::plan::Plan;
-use crate::undo::{Undo, WayBack};
+use crate::version::{Undo, WayBack};
 use crate::world::World;
 use crate::write::Write;
 
@@ -158,6 +161,6 @@ fn subject<'a>(set: DaemonSet<'a>, world: &World<'a>) -> Subject<'a> {
         pods,
         at_a_time: None,
         counts: is_current.then(|| usize::try_from(status.updated_number_scheduled).unwrap_or_default()),
-        impossible: Because::never(set.object, template),
+        impossible: diff::never(set.object, template),
     }
 }

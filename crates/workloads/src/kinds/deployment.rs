@@ -10,11 +10,13 @@
 //! 4. give the live ReplicaSet exactly the target, delete an empty duplicate of it, lift the pause. The Deployment controller
 //!    finds "its" ReplicaSet up to date and has nothing to do.
 
-mod body;
+pub(crate) mod body;
 mod halt_report;
 mod history;
 mod live;
+mod marks;
 mod plan;
+pub(crate) mod progressing;
 mod writes;
 
 use std::collections::BTreeMap;
@@ -23,17 +25,19 @@ use hitless_api::GroupKind;
 use hitless_api::names::{self, annotations};
 use serde_json::{Value, json};
 
-pub use body::{Deployment, DeploymentBody, ReplicaSet, ReplicaSetBody};
+pub use crate::object::{Deployment, ReplicaSet};
+pub use body::{DeploymentBody, ReplicaSetBody};
 
-use super::halted::{self, BadVersion, Halted};
 use super::way;
+use crate::halted::{self, BadVersion, Halted};
 use crate::kind::{self, Guard, Kind, Resource, Size};
 use crate::manifest::{self, RolledOut};
-use crate::object::{self, Body, Object, OptIn, ReadError};
+use crate::object::{self, Body, Object, ReadError};
+use crate::opt_in::OptIn;
 use crate::plan::Plan;
-use crate::rights::Right;
+use crate::right::Right;
 use crate::surge;
-use crate::undo::{Undo, WayBack};
+use crate::version::{Undo, WayBack};
 use crate::world::World;
 use crate::write::Write;
 

@@ -15,24 +15,26 @@ use hitless_api::event::{EventNote, Severity};
 use hitless_api::names::{annotations, labels};
 use hitless_api::pod::PodView;
 
-pub(crate) use strategy::is_on_delete;
 pub(super) use strategy::{held, put_back, release, wanted};
 pub(super) use way_back::way_back;
 
-use super::halted::{self, BadVersion, Halted};
 use super::revision::Revisions;
+use super::update_strategy::is_on_delete;
 use super::way;
 use crate::because::Because;
 use crate::diff::InPlace;
+use crate::halted::{self, BadVersion, Halted};
 use crate::intent::{Obstacle, PodWish, share};
 use crate::kind::Resource;
 use crate::labels::Selections;
 use crate::need::{Goal, Need, Origin, agentless, need, new_pods_only};
-use crate::object::{Object, OptIn};
+use crate::object::Object;
 use crate::once_per_pod;
+use crate::opt_in::OptIn;
 use crate::plan::{Plan, Stage, note};
 use crate::restart_annotations;
-use crate::template::{Shape, Template};
+use crate::shape::Shape;
+use crate::template::Template;
 use crate::world::World;
 use crate::write::Write;
 

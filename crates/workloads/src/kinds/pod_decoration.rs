@@ -1,14 +1,15 @@
 //! KusionStack's PodDecorations: what pods of CollaSets get beside their own template. No pods of its own: CollaSets render theirs with
 //! it ([`Decorations`]). Here its revisions are kept, and its status is reported (docs/contract.md, 36).
 
-mod body;
+pub(crate) mod body;
 mod choice;
 mod marks;
+pub(crate) mod names;
 mod node_access;
 mod plan;
 mod render;
 mod revisions;
-mod undecorated;
+pub(crate) mod undecorated;
 
 use std::collections::BTreeMap;
 
@@ -17,19 +18,21 @@ use hitless_api::event::Severity;
 use hitless_api::pod::PodView;
 use serde_json::Value;
 
-pub use body::{DecorationBody, PodDecoration};
+pub use crate::object::PodDecoration;
+pub use body::DecorationBody;
 pub(crate) use choice::{Choice, Decorations, NewPod};
-pub(crate) use marks::{Marks, among as mark_among};
-pub(crate) use undecorated::Undecorated;
+pub(crate) use marks::Marks;
 
-use super::BadVersion;
-use super::colla_set::{self, GROUP};
+use super::colla_set::names::GROUP;
+use super::colla_set::pods;
 use super::revision::CONTROLLER_REVISION;
-use crate::kind::{Component, Kind, Resource, Size};
+use crate::component::Component;
+use crate::halted::BadVersion;
+use crate::kind::{Kind, Resource, Size};
 use crate::manifest::{self, RolledOut};
 use crate::object::{self, Body, Object, ReadError};
 use crate::plan::{Plan, note};
-use crate::rights::Right;
+use crate::right::Right;
 use crate::switch::Switch;
 use crate::world::World;
 use crate::write::Write;
@@ -45,17 +48,9 @@ pub(crate) const POD_DECORATION: Resource = Resource {
     uninstall_why: "",
 };
 
-/// Beginning of a pod's labels that name the revision of each decoration that it has; the decoration's name follows.
-pub(crate) const LABEL: &str = "poddecoration.kusionstack.io/pd-";
-
-/// The pod's label that names the revision of this decoration.
-fn label(name: &str) -> String {
-    format!("{LABEL}{name}")
-}
-
 /// Pods of the CollaSet that are there to stay.
 fn members<'a>(set: &Object, world: &World<'a>) -> impl Iterator<Item = &'a PodView> {
-    world.pods(&set.id.uid).iter().copied().filter(|pod| colla_set::stays(pod))
+    world.pods(&set.id.uid).iter().copied().filter(|pod| pods::stays(pod))
 }
 
 /// The kind PodDecoration.

@@ -1,26 +1,28 @@
 //! StatefulSets: the last ordinal first, and no more at a time than the owner's strategy says.
 
-mod body;
+pub(crate) mod body;
+mod strategy;
 
 use hitless_api::GroupKind;
 use hitless_api::names::labels;
 use hitless_api::pod::PodView;
 use serde_json::Value;
 
-pub use body::{StatefulSet, StatefulSetBody};
+pub use crate::object::StatefulSet;
+pub use body::StatefulSetBody;
 
-use super::halted::{BadVersion, NO_OTHER, NOT_HALTED};
 use super::on_delete::{self, KeptBack, Subject, held, release};
 use super::revision::{self, CONTROLLER_REVISION};
 use super::way;
-use crate::because::Because;
-use crate::diff::InPlace;
+use crate::diff::{self, InPlace};
+use crate::halted::{BadVersion, NO_OTHER, NOT_HALTED};
 use crate::kind::{Guard, Kind, Resource, Size};
 use crate::manifest::{self, RolledOut};
-use crate::object::{self, Body, Object, OptIn, ReadError};
+use crate::object::{self, Body, Object, ReadError};
+use crate::opt_in::OptIn;
 use crate::plan::Plan;
 use crate::template::Template;
-use crate::undo::{Undo, WayBack};
+use crate::version::{Undo, WayBack};
 use crate::world::World;
 use crate::write::Write;
 
@@ -138,7 +140,7 @@ fn subject<'a>(set: StatefulSet<'a>, world: &World<'a>) -> Subject<'a> {
     let target = status.update_revision.clone().filter(|_| is_current);
     let pods = world.pods(&set.object.id.uid).iter().copied();
     let pods: Vec<_> = pods.filter(|pod| !pod.terminating && !pod.finished).collect();
-    let all = pods.iter().filter_map(|pod| Some((body::ordinal(&pod.id.name)?, *pod)));
+    let all = pods.iter().filter_map(|pod| Some((ordinal(&pod.id.name)?, *pod)));
     // Pods below the partition keep their version (StatefulSet's own rule).
     let (mut in_order, below): (Vec<_>, Vec<_>) =
         all.partition(|(ordinal, _)| *ordinal >= start.saturating_add(set.partition()));
@@ -157,7 +159,7 @@ fn subject<'a>(set: StatefulSet<'a>, world: &World<'a>) -> Subject<'a> {
         in_order: in_order.into_iter().map(|(_, pod)| pod).collect(),
         at_a_time: Some(set.at_a_time()),
         counts: is_current.then(|| usize::try_from(status.updated_replicas).unwrap_or_default()),
-        impossible: Because::never(set.object, template),
+        impossible: diff::never(set.object, template),
     }
 }
 
@@ -197,4 +199,9 @@ fn kept_back<'a>(
     };
     let pods = below.iter().map(|(_, pod)| *pod).filter(|pod| is_newer(pod)).collect();
     Some(KeptBack { pods, template, labels: revision::label(name) })
+}
+
+/// The number at the end of a pod's name.
+fn ordinal(pod: &str) -> Option<i32> {
+    pod.rsplit_once('-')?.1.parse().ok()
 }

@@ -5,7 +5,8 @@ use hitless_api::names::annotations;
 use serde::{Deserialize, Serialize};
 
 use crate::because::{Because, Cause};
-use crate::object::{Object, OptIn};
+use crate::object::Object;
+use crate::opt_in::OptIn;
 use crate::template::Template;
 use crate::write::Write;
 

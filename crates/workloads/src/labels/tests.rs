@@ -1,6 +1,6 @@
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::labels::{AllSelections, By, Selection};

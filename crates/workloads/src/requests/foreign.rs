@@ -8,10 +8,10 @@ use hitless_api::pod::PodView;
 use hitless_api::{Grant, GrantOp};
 use jiff::{SignedDuration, Timestamp};
 
+use crate::component::Component;
 use crate::intent::{Operation, PodIntent, PodWish};
-use crate::kind::Component;
 use crate::request::{RequestKind, Scene};
-use crate::rights::Right;
+use crate::right::Right;
 use crate::switch::Switch;
 
 /// How long an operation of others counts in budgets of the whole cluster for pods of other namespaces. Then its operator is taken to be

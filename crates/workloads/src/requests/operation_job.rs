@@ -4,7 +4,7 @@
 //! another one in its place. The job's status records it. Until it has, nobody else may put another token on the pod. So a controller
 //! that is killed between any two writes restarts nobody twice.
 
-mod body;
+pub(crate) mod body;
 mod job;
 mod replace;
 mod report;
@@ -19,13 +19,15 @@ pub use body::{Action, Invalid, JobBody};
 pub(crate) use job::Job;
 pub use job::Standing;
 
-use super::restart::token_of;
+pub use super::token::token;
+use super::token::{is_token, token_of};
+use crate::component::Component;
 use crate::intent::PodWish;
-use crate::kind::{Component, Resource};
+use crate::kind::Resource;
 use crate::kinds::colla_set;
 use crate::object::{self, Body, Object, ReadError};
 use crate::request::{Fates, Reports, RequestKind, Scene};
-use crate::rights::Right;
+use crate::right::Right;
 use crate::switch::Switch;
 
 /// OperationJobs.
@@ -39,9 +41,6 @@ pub const OPERATION_JOB: Resource = Resource {
     uninstall_verbs: &[],
     uninstall_why: "",
 };
-
-/// Tokens of jobs begin so; those of people and programs do not.
-const TOKEN: &str = "job-";
 
 /// The kind of request: OperationJob.
 pub struct OperationJobs;
@@ -96,17 +95,6 @@ impl RequestKind for OperationJobs {
         }
         reports
     }
-}
-
-/// What the job with this uid leaves on its pods (annotation `hitless.dev/restarted`).
-#[must_use]
-pub fn token(uid: &str) -> String {
-    format!("{TOKEN}{uid}")
-}
-
-/// Whether it is the token of a job.
-pub(crate) fn is_token(token: &str) -> bool {
-    token.starts_with(TOKEN)
 }
 
 fn is_unreadable(scene: &Scene<'_, '_>) -> bool {

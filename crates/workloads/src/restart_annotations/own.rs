@@ -5,7 +5,7 @@ use std::fmt;
 use hitless_api::event::{EventNote, Severity};
 use hitless_api::names::annotations::RESTART_ANNOTATIONS;
 
-use super::is_read_here;
+use super::keys::is_read_here;
 use crate::kind::Resource;
 use crate::object::Object;
 use crate::plan::note;

@@ -5,15 +5,15 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::diff::InPlace;
-use crate::kind;
 use crate::labels::Selections;
+use crate::registry;
 
 fn workload(own: Option<&str>) -> Object {
     let mut object = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}});
     if let Some(own) = own {
         object["metadata"]["annotations"] = json!({"hitless.dev/restart-annotations": own});
     }
-    kind::read(object).unwrap().unwrap()
+    registry::read(object).unwrap().unwrap()
 }
 
 fn template(annotations: &Value, spec: &Value) -> Template {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use hitless_api::pod::PodView;
-use hitless_workloads::{Object, Plan, Request, World, Write, kind};
+use hitless_workloads::{Object, Plan, Request, World, Write, registry};
 use hitless_world::carry_out;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
@@ -334,7 +334,7 @@ impl Seen {
     /// The same for the CollaSet with this name.
     pub(crate) fn plan_of(&self, name: &str, left: &BTreeSet<String>, now: &str) -> Plan {
         let objects: Vec<Arc<Object>> =
-            self.objects.values().map(|object| Arc::new(kind::read(object.clone()).unwrap().unwrap())).collect();
+            self.objects.values().map(|object| Arc::new(registry::read(object.clone()).unwrap().unwrap())).collect();
         let view = |pod: &Value| Arc::new(PodView::from(&serde_json::from_value::<Pod>(pod.clone()).unwrap()));
         let pods: Vec<Arc<PodView>> = self.pods.values().map(view).collect();
         let world =

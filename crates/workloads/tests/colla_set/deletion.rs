@@ -1,7 +1,7 @@
 //! A CollaSet that is deleted.
 
 use hitless_api::GrantOp;
-use hitless_workloads::kind;
+use hitless_workloads::registry;
 use serde_json::json;
 
 use crate::cluster::{Cluster, Seen, carry_out_plan};
@@ -126,8 +126,8 @@ fn what_a_deletion_takes_with_it_is_said_and_can_be_kept_as_long_as_pods_leave()
 fn pods_stay_where_their_owner_wants_them_orphaned_and_an_uninstall_frees_the_object() {
     let mut cluster = running(1, &json!({}));
     let key = ("CollaSet".to_owned(), "web".to_owned());
-    let released = kind::read(cluster.set().clone()).unwrap().unwrap();
-    let release = kind::of_workload(&released.id.group_kind).unwrap().release(&released).unwrap();
+    let released = registry::read(cluster.set().clone()).unwrap().unwrap();
+    let release = registry::of_workload(&released.id.group_kind).unwrap().release(&released).unwrap();
     assert_eq!(release.verb, "remove-finalizer");
     cluster.objects.get_mut(&key).unwrap()["metadata"]["finalizers"] =
         json!(["orphan", "apps.kusionstack.io/pre-reclaim"]);

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use hitless_api::pod::PodView;
-use hitless_workloads::{BadVersion, Kind, Object, Pause, Plan, PodIntent, Write, kind};
+use hitless_workloads::{BadVersion, Kind, Object, Pause, Plan, PodIntent, Write, registry};
 use hitless_world::carry_out;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
@@ -119,13 +119,13 @@ impl World {
         operating: &BTreeSet<String>,
         ask: impl FnOnce(&dyn Kind, &Object, &hitless_workloads::World<'_>) -> T,
     ) -> T {
-        let read = |object: &Value| Arc::new(kind::read(object.clone()).unwrap().unwrap());
+        let read = |object: &Value| Arc::new(registry::read(object.clone()).unwrap().unwrap());
         let objects: Vec<Arc<Object>> = std::iter::once(&self.deployment).chain(self.sets.values()).map(read).collect();
         let pods: Vec<Arc<PodView>> = self.pods.values().map(view).collect();
         let world = hitless_workloads::World::new(&objects, &pods, operating.clone());
         // A workload that nobody looks after is asked all the same.
         let deployment = &objects[0];
-        ask(kind::of_workload(&deployment.id.group_kind).unwrap(), deployment, &world)
+        ask(registry::of_workload(&deployment.id.group_kind).unwrap(), deployment, &world)
     }
 
     /// A write to the Deployment by anybody but our controller, with the guard policy in its way.

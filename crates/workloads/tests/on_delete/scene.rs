@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use hitless_api::pod::PodView;
-use hitless_workloads::{BadVersion, Object, Plan, World, kind};
+use hitless_workloads::{BadVersion, Kind, Object, Plan, World, registry};
 use hitless_world::native::{self, Act, Seen};
 use hitless_world::{WorkloadObject, carry_out};
 use k8s_openapi::api::core::v1::Pod;
@@ -81,16 +81,17 @@ impl Scene {
     }
 
     pub(crate) fn root(&self) -> Object {
-        kind::read(self.workload.clone()).unwrap().unwrap()
+        registry::read(self.workload.clone()).unwrap().unwrap()
     }
 
-    pub(crate) fn kind(&self) -> &'static dyn kind::Kind {
-        kind::of_workload(&self.root().id.group_kind).unwrap()
+    pub(crate) fn kind(&self) -> &'static dyn Kind {
+        registry::of_workload(&self.root().id.group_kind).unwrap()
     }
 
     pub(crate) fn with<R>(&self, look: impl FnOnce(&World<'_>, &Object) -> R) -> R {
         let all = std::iter::once(&self.workload).chain(&self.revisions);
-        let objects: Vec<Arc<Object>> = all.map(|each| Arc::new(kind::read(each.clone()).unwrap().unwrap())).collect();
+        let objects: Vec<Arc<Object>> =
+            all.map(|each| Arc::new(registry::read(each.clone()).unwrap().unwrap())).collect();
         let pods: Vec<Arc<PodView>> = self.pods.iter().map(view).collect();
         let world = World::new(&objects, &pods, self.operating.clone()).removing(self.removable.clone());
         look(&world, &objects[0])

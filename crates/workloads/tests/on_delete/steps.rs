@@ -1,6 +1,6 @@
 //! Images, step by step: order, partition, strategy, bad versions, and what is left to the native controller.
 
-use hitless_workloads::{Cause, Obstacle, Removal, Stage, Template, kind};
+use hitless_workloads::{Cause, Obstacle, Removal, Stage, Template, registry};
 use hitless_world::carry_out;
 use serde_json::{Value, json};
 
@@ -203,7 +203,7 @@ fn another_change_than_of_images_is_left_to_the_native_controller() {
 fn a_daemon_set_gets_both_labels_in_the_same_operation_and_the_gate_says_how_many_go() {
     let mut scene = Scene::new("DaemonSet", &["web-a", "web-b"], &json!({"type": "RollingUpdate"})).held();
     assert_eq!(scene.due(), ["web-a", "web-b"]);
-    let size = kind::size(&scene.root()).unwrap();
+    let size = registry::size(&scene.root()).unwrap();
     assert_eq!((size.desired, size.max_unavailable), (2, Some(1)));
     scene.operate("web-a");
     assert_eq!(scene.pods[0]["metadata"]["labels"]["pod-template-generation"], "2");
@@ -231,7 +231,7 @@ fn what_belongs_to_the_cluster_is_refused_by_name() {
 fn a_kind_of_the_same_name_in_another_group_is_none_of_ours() {
     let mut scene = Scene::stateful_set(&json!({"type": "RollingUpdate"}));
     scene.workload["apiVersion"] = json!("apps.kruise.io/v1beta1");
-    assert!(kind::read(scene.workload).is_none());
+    assert!(registry::read(scene.workload).is_none());
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Jobs that restart: each target once, in time, and with a reason where it fails.
 
 use hitless_workloads::requests::operation_job::{OPERATION_JOB, OperationJobs};
-use hitless_workloads::{Fate, RequestKind, kind};
+use hitless_workloads::{Fate, RequestKind, registry};
 use serde_json::{Value, json};
 
 use crate::shop::{JOB, Shop, job, targets};
@@ -178,7 +178,7 @@ fn what_makes_no_sense_fails_with_a_reason_and_touches_nothing() {
             "as long as the job is there: {reason}"
         );
         assert!(shop.wished().is_empty(), "{reason}");
-        let body = kind::read(shop.objects["again"].clone()).unwrap().unwrap();
+        let body = registry::read(shop.objects["again"].clone()).unwrap().unwrap();
         let invalid = body.operation_job().unwrap().invalid.clone().unwrap();
         assert_eq!((invalid.reason(), &shop.status()["progress"]), (reason, &json!("Failed")));
         if reason != "NoTargets" {

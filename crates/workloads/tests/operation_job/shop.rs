@@ -7,7 +7,7 @@ use hitless_api::pod::PodView;
 use hitless_api::{Grant, GroupKind};
 use hitless_workloads::requests::operation_job::OperationJobs;
 use hitless_workloads::requests::restart::Restarts;
-use hitless_workloads::{Fates, PodWish, Reports, RequestKind, Scene, World, kind};
+use hitless_workloads::{Fates, PodWish, Reports, RequestKind, Scene, World, registry};
 use hitless_world::carry_out;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
@@ -83,7 +83,7 @@ impl Shop {
 
     pub(crate) fn with<T>(&self, look: impl FnOnce(&Scene<'_, '_>) -> T) -> T {
         let objects: Vec<_> =
-            self.objects.values().map(|object| Arc::new(kind::read(object.clone()).unwrap().unwrap())).collect();
+            self.objects.values().map(|object| Arc::new(registry::read(object.clone()).unwrap().unwrap())).collect();
         let view = |pod: &Value| Arc::new(PodView::from(&serde_json::from_value::<Pod>(pod.clone()).unwrap()));
         let pods: Vec<_> = self.pods.values().map(view).collect();
         let world = World::new(&objects, &pods, self.granted.keys().cloned().collect());

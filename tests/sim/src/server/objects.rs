@@ -2,7 +2,7 @@
 
 use hitless_agent::instant::whole_seconds;
 use hitless_api::names::annotations;
-use hitless_workloads::{Write, kind};
+use hitless_workloads::{Write, registry};
 use hitless_world::{Refused, WorkloadObject, api_server, carry_out, object_key};
 use serde_json::Value;
 
@@ -106,7 +106,7 @@ impl Server {
             Ok(Some(json)) => {
                 let before = known.map(|known| known.view);
                 let after =
-                    kind::read(json.clone()).and_then(Result::ok).ok_or(Refusal::Denied("not such an object"))?;
+                    registry::read(json.clone()).and_then(Result::ok).ok_or(Refusal::Denied("not such an object"))?;
                 checks.written(self, before.as_deref(), &after);
                 let stored = self.keep(json, version);
                 self.end_of_deletion(&at);

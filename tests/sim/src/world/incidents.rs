@@ -2,7 +2,7 @@
 
 use hitless_api::names::annotations;
 use hitless_api::pod::PodView;
-use hitless_workloads::{OptIn, kind};
+use hitless_workloads::{OptIn, registry};
 use serde_json::json;
 
 use super::World;
@@ -319,7 +319,7 @@ impl World {
         if next["spec"]["replicas"] != 0
             && (known.view.held_by_guard()
                 || known.view.opt_in() != OptIn::No && next["spec"]["template"] != known.json["spec"]["template"])
-            && let Some(kind) = kind::of_workload(&known.view.id.group_kind)
+            && let Some(kind) = registry::of_workload(&known.view.id.group_kind)
         {
             next = kind.held(next);
         }

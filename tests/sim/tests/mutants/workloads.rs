@@ -54,7 +54,7 @@ pub(crate) const BUGS: &[Bug] = &[
     Bug {
         what: "what a rollout has left is forgotten when another one overtakes it",
         changes: &[(
-            "crates/workloads/src/kinds/deployment/body.rs",
+            "crates/workloads/src/kinds/deployment/marks.rs",
             "if !body.template.is_mixed() {",
             "if MUTANT || !body.template.is_mixed() {",
         )],

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hitless_api::names::annotations;
 use hitless_api::pod::PodView;
-use hitless_workloads::{Plan, PodIntent, Write, kind};
+use hitless_workloads::{Plan, PodIntent, Write, registry};
 use jiff::Timestamp;
 
 use super::{Companion, is_of_target, target_key, tried};
@@ -71,7 +71,7 @@ pub(in crate::round) fn decide<'a>(
 
 fn create<'a>(basis: &Basis<'a, '_>, plan: &Plan, beside: &PodView, intent: &PodIntent) -> Option<Change<'a>> {
     let root = basis.wishes.world.object(&plan.workload.uid)?;
-    let template = kind::of_workload(&plan.workload.group_kind)?.surge(root).ok()?;
+    let template = registry::of_workload(&plan.workload.group_kind)?.surge(root).ok()?;
     let images: BTreeMap<String, String> =
         intent.operation.containers.iter().map(|(name, change)| (name.clone(), change.to.clone())).collect();
     let key = target_key(plan);

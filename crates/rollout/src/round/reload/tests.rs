@@ -30,7 +30,7 @@ fn snapshot(recorded: Option<&str>, found: Found) -> Snapshot {
         "metadata": {"name": "web-1", "namespace": "shop", "uid": "r", "resourceVersion": "8", "ownerReferences": [
             {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "u", "controller": true}]},
         "spec": {"replicas": 0, "template": template}});
-    let object = |value: Value| Arc::new(kind::read(value).unwrap().unwrap());
+    let object = |value: Value| Arc::new(registry::read(value).unwrap().unwrap());
     Snapshot {
         objects: vec![object(deployment), object(set)],
         reloads: [("u".to_owned(), found)].into(),
@@ -141,7 +141,7 @@ fn what_pods_get_that_are_about_to_be_made_anew_is_recorded_before_and_restarts_
         let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment",
             "metadata": {"name": "web", "namespace": "shop", "uid": "u", "resourceVersion": "7", "annotations": annotations},
             "spec": {"replicas": 0, "paused": true, "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container]}}}});
-        snapshot.objects[0] = Arc::new(kind::read(deployment).unwrap().unwrap());
+        snapshot.objects[0] = Arc::new(registry::read(deployment).unwrap().unwrap());
         snapshot
     };
     let recorded = format!("/metadata/annotations/hitless.dev~1config={HASH:?}");

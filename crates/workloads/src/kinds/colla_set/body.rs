@@ -8,13 +8,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::claims;
-use crate::kinds::pod_decoration::mark_among;
-use crate::object::{Body, Object, OptIn, Typed};
+use super::claim;
+use crate::kinds::pod_decoration::names::mark_among;
+use crate::opt_in::OptIn;
 use crate::template::Template;
-
-/// A CollaSet.
-pub type CollaSet<'a> = Typed<'a, CollaSetBody>;
 
 /// How many unused revisions are kept where the CollaSet does not say.
 const HISTORY: usize = 20;
@@ -211,15 +208,15 @@ impl CollaSetBody {
     /// Names of its claim templates.
     #[must_use]
     pub fn claim_names(&self) -> Vec<String> {
-        self.claims.iter().map(|template| claims::name_of(template).to_owned()).collect()
+        self.claims.iter().map(|template| claim::name_of(template).to_owned()).collect()
     }
 
     /// Names of its claim templates that `other` has not, or not as they are.
     #[must_use]
     pub fn claims_not_in(&self, other: &Self) -> Vec<String> {
-        let known = claims::normal(&other.claims);
-        let own = claims::normal(&self.claims).into_iter().filter(|template| !known.contains(template));
-        own.map(|template| claims::name_of(&template).to_owned()).collect()
+        let known = claim::normal(&other.claims);
+        let own = claim::normal(&self.claims).into_iter().filter(|template| !known.contains(template));
+        own.map(|template| claim::name_of(&template).to_owned()).collect()
     }
 
     /// Nobody else is there to do it.
@@ -227,17 +224,6 @@ impl CollaSetBody {
         match self.policy {
             UpgradePolicy::InPlaceOnly => OptIn::InPlaceOnly,
             UpgradePolicy::InPlaceIfPossible | UpgradePolicy::Recreate | UpgradePolicy::Replace => OptIn::InPlace,
-        }
-    }
-}
-
-impl Object {
-    /// As a CollaSet, if it is one.
-    #[must_use]
-    pub fn colla_set(&self) -> Option<CollaSet<'_>> {
-        match &self.body {
-            Body::CollaSet(body) => Some(Typed { object: self, body }),
-            _ => None,
         }
     }
 }

@@ -13,13 +13,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use hitless_api::event::{EventNote, Severity};
 use hitless_api::names::labels;
 use hitless_api::pod::PodView;
-use hitless_api::{JsonPatch, digest, selector};
-use serde::Deserialize;
+use hitless_api::{JsonPatch, selector};
 use serde_json::{Value, json};
 
+use super::claim::{hash, name_of};
 use super::plan::Work;
 use super::roster::Instance;
-use super::{CLAIM, COLLA_SET, CollaSet, is_controlled, names, naming, owner};
+use super::{CLAIM, COLLA_SET, CollaSet, names, naming, owner};
 use crate::object::{Body, Object};
 use crate::plan::note;
 use crate::world::World;
@@ -28,64 +28,6 @@ use crate::write::Write;
 /// So many claims are named in an Event.
 const NAMED: usize = 10;
 const OWNERS: [&str; 2] = ["metadata", "ownerReferences"];
-
-/// What only a PersistentVolumeClaim has.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(from = "Raw")]
-pub struct ClaimBody {
-    /// `status.phase`.
-    pub phase: String,
-    /// uids of all `metadata.ownerReferences`, in their order.
-    pub owners: Vec<String>,
-}
-
-#[derive(Deserialize)]
-struct Raw {
-    #[serde(default)]
-    metadata: Value,
-    #[serde(default)]
-    status: Value,
-}
-
-impl From<Raw> for ClaimBody {
-    fn from(Raw { metadata, status }: Raw) -> Self {
-        let owners = metadata["ownerReferences"].as_array().into_iter().flatten();
-        Self {
-            phase: status["phase"].as_str().unwrap_or_default().to_owned(),
-            owners: owners.map(|owner| owner["uid"].as_str().unwrap_or_default().to_owned()).collect(),
-        }
-    }
-}
-
-/// uid of the CollaSet that a claim without a controller says it is of.
-pub(crate) fn of_claim(object: &Object) -> Option<&str> {
-    let is_one = matches!(object.body, Body::Claim(_)) && object.owner.is_none() && is_controlled(&object.labels);
-    let is_whole = [names::INSTANCE_ID, names::CLAIM_TEMPLATE].iter().all(|key| object.labels.contains_key(*key));
-    let is_let_go = object.labels.contains_key(names::ORPHANED);
-    object.labels.get(labels::CLAIM_OF).map(String::as_str).filter(|_| is_one && is_whole && !is_let_go)
-}
-
-/// Claim templates without what only Kubernetes or a serializer adds.
-pub(super) fn normal(templates: &[Value]) -> Vec<Value> {
-    let mut templates = templates.to_vec();
-    for template in &mut templates {
-        if let Some(template) = template.as_object_mut() {
-            template.remove("status");
-            template.remove("kind");
-            template.remove("apiVersion");
-            template.get_mut("metadata").and_then(Value::as_object_mut).map(|meta| meta.remove("creationTimestamp"));
-        }
-    }
-    templates
-}
-
-fn hash(template: &Value) -> String {
-    digest::short(&json!(normal(std::slice::from_ref(template))))
-}
-
-pub(super) fn name_of(template: &Value) -> &str {
-    template["metadata"]["name"].as_str().unwrap_or_default()
-}
 
 fn label<'o>(claim: &'o Object, key: &str) -> &'o str {
     claim.labels.get(key).map_or("", String::as_str)

@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::names;
 use super::plan::Work;
-use super::roster::stays;
+use super::pods::stays;
 
 const SCALE: &str = "Scale";
 const UPDATE: &str = "Update";

@@ -2,34 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use hitless_api::resource_context::{ContextDetail, ResourceContextSpec};
-use serde::Deserialize;
+use hitless_api::resource_context::ContextDetail;
 use serde_json::{Value, json};
 
 use super::{CollaSet, RESOURCE_CONTEXT, owner};
 use crate::object::{Body, Object};
 use crate::world::World;
 use crate::write::Write;
-
-/// What only a ResourceContext has.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(from = "Raw")]
-pub struct ContextBody {
-    /// The ids that are taken.
-    pub contexts: Vec<ContextDetail>,
-}
-
-#[derive(Deserialize)]
-struct Raw {
-    #[serde(default)]
-    spec: ResourceContextSpec,
-}
-
-impl From<Raw> for ContextBody {
-    fn from(Raw { spec }: Raw) -> Self {
-        Self { contexts: spec.contexts }
-    }
-}
 
 /// The ResourceContext of a CollaSet, if it is there.
 #[derive(Clone, Copy)]

@@ -11,10 +11,11 @@ use serde_json::{Map, Value, json};
 
 use super::names;
 use super::plan::Work;
+use super::pods::labels_of_new;
 use super::roster::Instance;
 use crate::because::{Because, Cause};
-use crate::kinds::pod_decoration::{Choice, Decorations, Marks, NewPod, mark_among};
-use crate::kinds::revision::label as revision_label;
+use crate::kinds::pod_decoration::names::mark_among;
+use crate::kinds::pod_decoration::{Choice, Decorations, Marks, NewPod};
 use crate::need::Goal;
 use crate::template::Template;
 
@@ -138,19 +139,6 @@ impl<'a> Work<'a, '_> {
         let template = self.revisions.template(revision).unwrap_or(self.set.body.template.content());
         labels_of_new(template, id, revision)
     }
-}
-
-/// What a pod of this id is made with from the template of a revision, but for what decorations add.
-pub(crate) fn labels_of_new(template: &Value, id: i32, revision: &str) -> BTreeMap<String, String> {
-    let own = template["metadata"]["labels"].as_object().into_iter().flatten();
-    let mut all: BTreeMap<String, String> =
-        own.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect();
-    let id = id.to_string();
-    for (key, value) in [(names::CONTROL, "true"), (names::INSTANCE_ID, id.as_str()), (labels::MADE_FOR, "CollaSet")] {
-        all.insert(key.to_owned(), value.to_owned());
-    }
-    all.extend(revision_label(revision));
-    all
 }
 
 impl Change {

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::context::Context;
 use super::plan::{Work, warning};
-use super::roster::stays;
+use super::pods::stays;
 use super::{CollaSet, names};
 use crate::plan::{Plan, Stage};
 use crate::removal::{MayGo, serves};

@@ -11,7 +11,7 @@ use hitless_api::selector;
 use serde_json::json;
 
 use super::plan::{Work, warning};
-use super::roster::stays;
+use super::pods::stays;
 use super::{names, owner};
 use crate::write::{Request, Write, patch_of_pod};
 

@@ -1,49 +1,46 @@
 //! Labels, keys and the finalizer of KusionStack's (upstream v0.7.4; docs/contract.md, 36).
 
-pub(super) use hitless_api::lifecycle::{CONTROL, TO_DELETE};
-pub(super) use hitless_api::names::COLLA_SET_FINALIZER as FINALIZER;
-use hitless_api::pod::PodView;
+pub(crate) use hitless_api::lifecycle::{CONTROL, TO_DELETE};
+pub(crate) use hitless_api::names::COLLA_SET_FINALIZER as FINALIZER;
+
+/// API group of KusionStack's workloads.
+pub(crate) const GROUP: &str = "apps.kusionstack.io";
 
 /// On a pod or claim: its instance id.
 pub(crate) const INSTANCE_ID: &str = "collaset.kusionstack.io/instance-id";
 /// On a pod: it is updated where the CollaSet goes by label.
-pub(super) const UPDATE_INCLUDED: &str = "collaset.kusionstack.io/update-included";
+pub(crate) const UPDATE_INCLUDED: &str = "collaset.kusionstack.io/update-included";
 /// On a pod: another one is made, and this one leaves once that serves. Taken off again, the replacement is cancelled.
 pub(crate) const TO_REPLACE: &str = "collaset.kusionstack.io/to-replace";
 /// On a pod that is replaced because of an update: the revision that replaces it.
-pub(super) const REPLACED_BY: &str = "collaset.kusionstack.io/replaced-by-replace-update";
+pub(crate) const REPLACED_BY: &str = "collaset.kusionstack.io/replaced-by-replace-update";
 /// On the new pod of a pair: name of the one that it replaces.
 pub(crate) const PAIR_ORIGIN: &str = "collaset.kusionstack.io/replace-pair-origin-name";
 /// On the old pod of a pair: instance id of the new one.
-pub(super) const PAIR_NEW: &str = "collaset.kusionstack.io/replace-pair-new-id";
+pub(crate) const PAIR_NEW: &str = "collaset.kusionstack.io/replace-pair-new-id";
 /// On a pod: the CollaSet lets it go.
-pub(super) const TO_EXCLUDE: &str = "collaset.kusionstack.io/to-exclude";
+pub(crate) const TO_EXCLUDE: &str = "collaset.kusionstack.io/to-exclude";
 /// On a pod or claim that a CollaSet has let go, value `true`.
-pub(super) const ORPHANED: &str = "collaset.kusionstack.io/orphaned";
+pub(crate) const ORPHANED: &str = "collaset.kusionstack.io/orphaned";
 /// On a claim: name of its template.
-pub(super) const CLAIM_TEMPLATE: &str = "collaset.kusionstack.io/pvc-template-name";
+pub(crate) const CLAIM_TEMPLATE: &str = "collaset.kusionstack.io/pvc-template-name";
 /// On a claim: hash of its template.
-pub(super) const CLAIM_HASH: &str = "collaset.kusionstack.io/pvc-template-hash";
+pub(crate) const CLAIM_HASH: &str = "collaset.kusionstack.io/pvc-template-hash";
 
 /// In a ResourceContext: name of the CollaSet that has the id.
-pub(super) const OWNER: &str = "Owner";
+pub(crate) const OWNER: &str = "Owner";
 /// In a ResourceContext: name of the ControllerRevision that its pod is made from.
-pub(super) const REVISION: &str = "Revision";
+pub(crate) const REVISION: &str = "Revision";
 /// In a ResourceContext: its pod was never made.
-pub(super) const JUST_CREATE: &str = "PodJustCreate";
+pub(crate) const JUST_CREATE: &str = "PodJustCreate";
 /// In a ResourceContext: its pod is removed and made anew at another revision.
-pub(super) const RECREATE: &str = "PodRecreateUpdate";
+pub(crate) const RECREATE: &str = "PodRecreateUpdate";
 /// In a ResourceContext: its pod is removed, and the id becomes free.
-pub(super) const SCALE_IN: &str = "ScaleIn";
+pub(crate) const SCALE_IN: &str = "ScaleIn";
 /// In a ResourceContext: id of the pod that replaces this one.
-pub(super) const REPLACE_NEW: &str = "ReplaceNewPodID";
+pub(crate) const REPLACE_NEW: &str = "ReplaceNewPodID";
 /// In a ResourceContext: id of the pod that this one replaces.
-pub(super) const REPLACE_ORIGIN: &str = "ReplaceOriginPodID";
+pub(crate) const REPLACE_ORIGIN: &str = "ReplaceOriginPodID";
 /// In a ResourceContext, ours: name of the pod that stands for the id. Nobody makes a pod that is not named here, and a name
 /// is used once at a time: so there is never a pod too many.
-pub(super) const POD: &str = "hitless.dev/pod";
-
-/// The instance id that the pod says it has. One that says none comes last.
-pub(crate) fn instance_id(pod: &PodView) -> i32 {
-    pod.labels.get(INSTANCE_ID).and_then(|id| id.parse().ok()).unwrap_or(i32::MAX)
-}
+pub(crate) const POD: &str = "hitless.dev/pod";

@@ -11,7 +11,7 @@ const LONGEST: usize = 63;
 const SUFFIX: usize = 5;
 
 /// The name that follows `previous` (empty: none) for this instance id.
-pub(super) fn next_pod(set: &str, uid: &str, id: i32, previous: &str) -> String {
+pub(crate) fn next_pod(set: &str, uid: &str, id: i32, previous: &str) -> String {
     let hash = digest::short(&json!([uid, id, previous]));
     let mut number = u64::from_str_radix(&hash, 16).unwrap_or_default();
     let mut suffix = String::with_capacity(SUFFIX);
@@ -24,7 +24,7 @@ pub(super) fn next_pod(set: &str, uid: &str, id: i32, previous: &str) -> String 
 }
 
 /// The one name of this instance id, where pods are named in sequence.
-pub(super) fn in_sequence(set: &str, id: i32) -> String {
+pub(crate) fn in_sequence(set: &str, id: i32) -> String {
     format!("{set}-{id}")
 }
 
@@ -36,7 +36,7 @@ pub(crate) fn revision(set: &str, hash: &str) -> String {
 
 /// Name of the claim for a template that is made for the pod of this name: the same for the same, so it is made once. A pod that was
 /// let go keeps its name and its claims.
-pub(super) fn claim(set: &str, uid: &str, pod: &str, template: &str, hash: &str) -> String {
+pub(crate) fn claim(set: &str, uid: &str, pod: &str, template: &str, hash: &str) -> String {
     let hash = digest::short(&json!([uid, pod, template, hash]));
     format!("{set}-{template}-{}", hash.get(..10).unwrap_or(&hash))
 }

@@ -19,27 +19,6 @@ pub(super) fn surge(replicas: usize) -> usize {
     replicas.div_ceil(4).max(1)
 }
 
-/// Pods that count by themselves; and the new pods of pairs, by uid, with those that they replace. As their labels tell.
-pub(crate) fn pairs_of<'a>(
-    pods: impl Iterator<Item = &'a PodView>,
-) -> (Vec<&'a PodView>, BTreeMap<&'a str, &'a PodView>) {
-    let (news, mut alone): (Vec<&PodView>, Vec<&PodView>) =
-        pods.partition(|pod| pod.labels.contains_key(names::PAIR_ORIGIN));
-    let mut pairs = BTreeMap::new();
-    if news.is_empty() {
-        return (alone, pairs);
-    }
-    let by_name: BTreeMap<&str, &PodView> = alone.iter().map(|pod| (pod.id.name.as_str(), *pod)).collect();
-    for new in news {
-        match new.labels.get(names::PAIR_ORIGIN).and_then(|name| by_name.get(name.as_str())) {
-            Some(origin) => _ = pairs.insert(new.id.uid.as_str(), *origin),
-            // It is gone, and the label goes next.
-            None => alone.push(new),
-        }
-    }
-    (alone, pairs)
-}
-
 impl Instance<'_> {
     fn link(&self, key: &str) -> Option<i32> {
         self.data.get(key)?.parse().ok()

@@ -15,8 +15,9 @@ use hitless_api::pod::PodView;
 
 use super::claims::{self, Claims};
 use super::context::Context;
+use super::pods::stays;
 use super::revisions::Revisions;
-use super::roster::{Instance, Roster, stays};
+use super::roster::{Instance, Roster};
 use super::{COLLA_SET, CollaSet, deletion, names, pod};
 use crate::because::{Because, Cause};
 use crate::intent::{PodIntent, PodWish, share};

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::roster::Instance;
 use super::{COLLA_SET, CollaSet, names};
+use crate::field::set as set_field;
 use crate::manifest;
-use crate::template::set as set_field;
 use crate::write::Write;
 
 /// What a new pod is made from.

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use hitless_api::digest;
 use serde_json::{Value, json};
 
-use super::{CollaSet, claims, naming, owner};
+use super::{CollaSet, claim, naming, owner};
 use crate::kinds::revision::history::History;
 use crate::kinds::revision::{CONTROLLER_REVISION, Revision};
-use crate::template::Shape;
+use crate::shape::Shape;
 use crate::world::World;
 use crate::write::Write;
 
@@ -38,7 +38,7 @@ impl<'a> Revisions<'a> {
     }
 
     fn is_of_same_claims(&self, revision: Revision<'_>) -> bool {
-        claims::normal(&revision.body.claims) == claims::normal(&self.set.body.claims)
+        claim::normal(&revision.body.claims) == claim::normal(&self.set.body.claims)
     }
 
     /// Claim templates of a revision.
@@ -67,7 +67,7 @@ impl<'a> Revisions<'a> {
         let hash = if claims.is_empty() {
             template.revision().to_owned()
         } else {
-            digest::short(&json!([template.revision(), claims::normal(claims)]))
+            digest::short(&json!([template.revision(), claim::normal(claims)]))
         };
         let metadata = json!({
             "name": naming::revision(&id.name, &hash),

@@ -7,6 +7,7 @@ use hitless_api::names::labels;
 use hitless_api::pod::PodView;
 
 use super::context::{Context, Data, is};
+use super::pods::stays;
 use super::{CollaSet, names, naming};
 use crate::world::World;
 
@@ -209,11 +210,6 @@ impl<'a> Roster<'a> {
         all.sort_by_key(|each| each.id);
         all
     }
-}
-
-/// Whether the pod is there to stay.
-pub(crate) fn stays(pod: &PodView) -> bool {
-    !pod.terminating && !pod.finished
 }
 
 fn entry(set: CollaSet<'_>, revision: &str) -> Data {

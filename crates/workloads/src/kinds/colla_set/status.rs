@@ -5,7 +5,7 @@ use hitless_api::pod::PodView;
 use serde_json::json;
 
 use super::plan::Work;
-use super::roster::stays;
+use super::pods::stays;
 use crate::write::Write;
 
 impl Work<'_, '_> {

@@ -20,7 +20,7 @@ use crate::kinds::revision;
 use crate::need::{Goal, Need, Origin, need};
 use crate::removal::{Removal, serves};
 use crate::restart_annotations::RestartAnnotations;
-use crate::template::Shape;
+use crate::shape::Shape;
 use crate::write::Write;
 
 /// How one pod gets it.

@@ -5,12 +5,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::placement::Placement;
-use crate::kinds::on_delete;
-use crate::object::{Body, Object, Typed};
 use crate::template::Template;
-
-/// A DaemonSet.
-pub type DaemonSet<'a> = Typed<'a, DaemonSetBody>;
 
 /// What only a DaemonSet has.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -41,7 +36,7 @@ pub struct DaemonSetStatus {
 }
 
 impl DaemonSetStatus {
-    pub(super) fn desired(&self) -> u32 {
+    pub(crate) fn desired(&self) -> u32 {
         u32::try_from(self.desired_number_scheduled).unwrap_or_default()
     }
 }
@@ -67,33 +62,5 @@ impl From<Raw> for DaemonSetBody {
         let placement = Placement::of(&spec.template);
         let RawSpec { update_strategy, selector, template } = spec;
         Self { strategy: update_strategy, selector, template: Template::new(template), placement, status }
-    }
-}
-
-impl Object {
-    /// As a DaemonSet, if it is one.
-    #[must_use]
-    pub fn daemon_set(&self) -> Option<DaemonSet<'_>> {
-        match &self.body {
-            Body::DaemonSet(body) => Some(Typed { object: self, body }),
-            _ => None,
-        }
-    }
-}
-
-impl DaemonSet<'_> {
-    /// How many nodes may be without an available pod: `maxUnavailable` of the owner's strategy, a percentage rounded up, as the
-    /// DaemonSet controller has it, else one. An owner who wants a surge instead gets one at a time.
-    pub(super) fn max_unavailable(&self) -> u32 {
-        let wanted = on_delete::wanted(self.object, &self.body.strategy);
-        let limit = match &wanted["rollingUpdate"]["maxUnavailable"] {
-            Value::String(text) => {
-                let percent =
-                    text.strip_suffix('%').and_then(|percent| percent.parse::<u32>().ok()).unwrap_or_default();
-                self.body.status.desired().saturating_mul(percent).div_ceil(100)
-            }
-            other => other.as_u64().and_then(|count| count.try_into().ok()).unwrap_or(1),
-        };
-        limit.max(1)
     }
 }

@@ -6,43 +6,13 @@
 //! or by the policy `hitless-halt-report` as soon as another template has been observed.
 
 use jiff::Timestamp;
-use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::body::Deployment;
+use super::Deployment;
+use super::progressing::{OURS, Progressing};
 use crate::write::Write;
 
-/// What the message of our condition begins with.
-const OURS: &str = "hitless: ";
 const CONDITIONS: [&str; 2] = ["status", "conditions"];
-
-/// The condition Progressing, as far as it matters here.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Progressing {
-    /// How many conditions there are.
-    count: usize,
-    /// Its place among them.
-    index: Option<usize>,
-    /// Its message, if it is ours.
-    reported: Option<String>,
-}
-
-/// A condition of `status.conditions`.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(super) struct RawCondition {
-    pub(super) r#type: String,
-    pub(super) status: String,
-    message: String,
-}
-
-impl Progressing {
-    pub(super) fn of(conditions: Vec<RawCondition>) -> Self {
-        let (count, index) = (conditions.len(), conditions.iter().position(|each| each.r#type == "Progressing"));
-        let message = conditions.into_iter().nth(index.unwrap_or(usize::MAX)).map(|condition| condition.message);
-        Self { count, index, reported: message.filter(|message| message.starts_with(OURS)) }
-    }
-}
 
 /// Says that its version was judged bad, in these words; `None` if that is what it says already.
 pub(super) fn say(deployment: Deployment<'_>, text: &str, now: Option<Timestamp>) -> Option<Write> {

@@ -6,11 +6,11 @@ use hitless_api::digest;
 use hitless_api::names::{annotations, labels};
 use serde_json::{Value, json};
 
-use super::body::{Deployment, ReplicaSet};
-use crate::kinds::halted::{self, Halted};
+use super::{Deployment, ReplicaSet};
+use crate::field::set;
+use crate::halted::{self, Halted};
 use crate::object::Object;
-use crate::template::set;
-use crate::undo::{Undo, Version, WayBack};
+use crate::version::{Undo, Version, WayBack};
 use crate::world::World;
 use crate::write::Write;
 

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::body::ReplicaSet;
+use super::ReplicaSet;
 use crate::template::Template;
 
 /// The live ReplicaSet: never one of the history entries; of the others the one with the most replicas, then the one that is

@@ -11,16 +11,17 @@ use hitless_api::names::{annotations, labels};
 use hitless_api::pod::PodView;
 use serde_json::Value;
 
-use super::body::{Deployment, ReplicaSet};
 use super::{DEPLOYMENT, halt_report, history, live, writes};
+use super::{Deployment, ReplicaSet};
 use crate::because::{Because, Cause};
-use crate::diff::first_native_change;
+use crate::diff::{self, first_native_change};
+use crate::halted::{self, BadVersion, Halted};
 use crate::intent::{PodWish, share};
-use crate::kinds::halted::{self, BadVersion, Halted};
 use crate::kinds::way;
 use crate::need::{Need, agentless, new_pods_only, unaccepted};
-use crate::object::{Object, OptIn};
+use crate::object::Object;
 use crate::once_per_pod;
+use crate::opt_in::OptIn;
 use crate::pause::Pause;
 use crate::plan::{Plan, Stage, note};
 use crate::restart_annotations::{self, RestartAnnotations};
@@ -108,7 +109,7 @@ impl<'a> Planner<'a> {
             return Some(self.unfinished());
         }
         let (from, to) = (&live.body.template, &self.deployment.body.template);
-        let never = || Because::never(self.deployment.object, to);
+        let never = || diff::never(self.deployment.object, to);
         let because = first_native_change(self.deployment.object, from, to, &self.selections());
         let because = because.or_else(|| self.forgets_labels(from));
         let because = because.or_else(|| way::of_template(self.deployment.object, to).filter(|_| !self.permanent));

@@ -5,8 +5,8 @@ use hitless_api::names::{annotations, labels};
 use serde_json::Value;
 
 use super::REPLICA_SET;
-use super::body::{Deployment, ReplicaSet};
-use crate::kinds::halted::Halted;
+use super::{Deployment, ReplicaSet};
+use crate::halted::Halted;
 use crate::write::Write;
 
 const TEMPLATE: [&str; 2] = ["spec", "template"];

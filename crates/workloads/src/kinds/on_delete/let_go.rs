@@ -8,7 +8,7 @@ use hitless_api::pod::PodView;
 use super::Subject;
 use crate::because::Because;
 use crate::intent::{PodIntent, PodWish};
-use crate::object::OptIn;
+use crate::opt_in::OptIn;
 use crate::plan::{Plan, Stage};
 use crate::removal::{MayGo, Removal, serves};
 use crate::world::World;

@@ -3,17 +3,13 @@
 use hitless_api::names::{self, annotations};
 use serde_json::{Value, json};
 
-use crate::kinds::halted::Halted;
+use crate::halted::Halted;
+use crate::kinds::update_strategy::is_on_delete;
 use crate::object::Object;
 use crate::template::Template;
 use crate::write::Write;
 
 const STRATEGY: [&str; 2] = ["spec", "updateStrategy"];
-
-/// Whether the native controller leaves pods alone that are not up to date.
-pub(crate) fn is_on_delete(strategy: &Value) -> bool {
-    strategy["type"] == "OnDelete"
-}
 
 /// The strategy that the owner wants.
 pub(in crate::kinds) fn wanted(object: &Object, strategy: &Value) -> Value {

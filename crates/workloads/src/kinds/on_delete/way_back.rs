@@ -4,10 +4,11 @@
 use hitless_api::names::annotations;
 
 use super::Subject;
-use crate::kinds::halted::{self, Halted};
+use crate::halted::{self, Halted};
 use crate::object::Object;
-use crate::template::{Shape, Template};
-use crate::undo::{Undo, Version, WayBack};
+use crate::shape::Shape;
+use crate::template::Template;
+use crate::version::{Undo, Version, WayBack};
 use crate::world::World;
 use crate::write::Write;
 

@@ -7,13 +7,9 @@ use hitless_api::selector;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{LABEL, mark_among};
+use super::names::{LABEL, mark_among};
 use crate::large;
-use crate::object::{Body, Object, Typed};
 use crate::template::Template;
-
-/// A PodDecoration.
-pub type PodDecoration<'a> = Typed<'a, DecorationBody>;
 
 /// How many unused revisions are kept where it does not say.
 const HISTORY: usize = 20;
@@ -101,28 +97,17 @@ fn fault(name: &str, spec: &PodDecorationSpec, template: &Value) -> Option<Strin
 
 impl DecorationBody {
     /// The greatest is applied first.
-    pub(super) fn weight(&self) -> i32 {
+    pub(crate) fn weight(&self) -> i32 {
         self.spec.weight.unwrap_or_default()
     }
 
     /// Which pods get a changed template.
-    pub(super) fn rolling(&self) -> Option<&DecorationRollingUpdate> {
+    pub(crate) fn rolling(&self) -> Option<&DecorationRollingUpdate> {
         self.spec.update_strategy.rolling_update.as_ref()
     }
 }
 
 /// A template that is a decoration's, if it is one.
-pub(super) fn template(value: &Value) -> DecorationTemplate {
+pub(crate) fn template(value: &Value) -> DecorationTemplate {
     serde_json::from_value(value.clone()).unwrap_or_default()
-}
-
-impl Object {
-    /// As a PodDecoration, if it is one.
-    #[must_use]
-    pub fn pod_decoration(&self) -> Option<PodDecoration<'_>> {
-        match &self.body {
-            Body::PodDecoration(body) => Some(Typed { object: self, body }),
-            _ => None,
-        }
-    }
 }

@@ -7,10 +7,11 @@ use hitless_api::pod::PodView;
 use hitless_api::selector::{self, Fault, Selector};
 use serde_json::Value;
 
+use super::names::{LABEL, label};
 use super::revisions::Revisions;
 use super::undecorated::Undecorated;
-use super::{LABEL, PodDecoration, body, label, marks, members, node_access, render};
-use crate::kinds::colla_set;
+use super::{PodDecoration, body, marks, members, node_access, render};
+use crate::kinds::colla_set::pods;
 use crate::object::Object;
 use crate::template::Template;
 use crate::world::World;
@@ -89,7 +90,7 @@ impl<'a, 'w> Decorations<'a, 'w> {
         let concerns = |each: &Decoration<'a>| {
             let selected = |own: &Selector<'_>| {
                 let mut there = decorations.labels.into_iter();
-                there.any(|known| known.selected(own).any(colla_set::stays))
+                there.any(|known| known.selected(own).any(pods::stays))
                     || new.values().map(|pod| &pod.labels).chain([usual]).any(|labels| own.matches(labels))
             };
             let is_meant = match &each.selector {
@@ -109,7 +110,7 @@ impl<'a, 'w> Decorations<'a, 'w> {
         let template = set.template().map(Template::content);
         let refused = decorations.fault.take();
         decorations.fault = refused.or_else(|| all.iter().find_map(|each| each.fault(template)));
-        decorations.stands_for = colla_set::pairs_of(members(set, world)).1;
+        decorations.stands_for = pods::pairs_of(members(set, world)).1;
         if all.iter().any(|each| each.kept() > 0) {
             let members = Member::all(set, world, new);
             for each in &mut all {
@@ -291,13 +292,13 @@ impl<'a: 'm, 'm> Member<'a, 'm> {
     fn all(set: &'a Object, world: &'m World<'a>, new: &'m BTreeMap<i32, NewPod<'a>>) -> Vec<Self> {
         let mut all: Vec<Self> = Vec::new();
         for other in world.colla_sets(&set.id.namespace) {
-            let (alone, _) = colla_set::pairs_of(members(other, world));
+            let (alone, _) = pods::pairs_of(members(other, world));
             let undecorated = world.undecorated(other);
             all.extend(alone.into_iter().map(|pod| Member {
                 id: Id::Pod(&pod.id.uid),
                 pod: Some(pod),
                 labels: undecorated.map_or(&pod.labels, |known| known.labels(pod)),
-                place: (&other.id.name, colla_set::instance_id(pod)),
+                place: (&other.id.name, pods::instance_id(pod)),
             }));
         }
         let alone = new.iter().filter(|(_, pod)| pod.replaces.is_none());

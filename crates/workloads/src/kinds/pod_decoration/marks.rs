@@ -6,17 +6,13 @@ use hitless_api::names::annotations::DECORATIONS;
 use hitless_api::pod::PodView;
 use serde_json::{Value, json};
 
-use super::{Choice, LABEL, label};
-use crate::template::set;
+use super::Choice;
+use super::names::{LABEL, label};
+use crate::field::set;
 
 /// The labels that the pod has.
 pub(super) fn on(pod: &PodView) -> impl Iterator<Item = (&String, &String)> {
     pod.labels.range(LABEL.to_owned()..).take_while(|(key, _)| key.starts_with(LABEL))
-}
-
-/// A label that is a mark, among labels that somebody else writes.
-pub(crate) fn among<'a>(mut names: impl Iterator<Item = &'a String>) -> Option<&'a str> {
-    names.find(|name| name.starts_with(LABEL)).map(String::as_str)
 }
 
 /// The marks of one pod.

@@ -6,7 +6,7 @@
 
 use serde_json::Value;
 
-use crate::template::items;
+use crate::field::items;
 
 /// What `decoration` gives that the CollaSet's `template` does not: a clause for people.
 pub(super) fn beyond(template: &Value, decoration: &Value) -> Option<String> {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hitless_api::pod_decoration::{DecorationAffinity, DecorationMetadata, DecorationTemplate, PrimaryContainer};
 use serde_json::{Map, Value};
 
-use crate::template::{change_list, items, set};
+use crate::field::{change_list, items, set};
 
 /// The template of a pod that gets these, one after the other.
 pub(super) fn render(template: &Value, decorations: &[DecorationTemplate]) -> Value {

@@ -4,7 +4,7 @@ use hitless_api::names::labels;
 use serde_json::{Value, json};
 
 use super::{POD_DECORATION, PodDecoration};
-use crate::kinds::colla_set;
+use crate::kinds::colla_set::naming;
 use crate::kinds::revision::history::History;
 use crate::kinds::revision::{CONTROLLER_REVISION, Revision};
 use crate::world::World;
@@ -37,7 +37,7 @@ impl<'a> Revisions<'a> {
         let owner = json!({"apiVersion": POD_DECORATION.api_version(), "kind": "PodDecoration", "name": id.name, "uid": id.uid,
             "controller": true, "blockOwnerDeletion": true});
         let metadata = json!({
-            "name": colla_set::revision_name(&id.name, template.revision()),
+            "name": naming::revision(&id.name, template.revision()),
             "namespace": id.namespace,
             "labels": {labels::MADE_FOR: "PodDecoration"},
             "ownerReferences": [owner],

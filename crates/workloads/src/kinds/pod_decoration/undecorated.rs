@@ -11,11 +11,10 @@ use hitless_api::pod::PodView;
 use hitless_api::selector::Selector;
 use serde_json::Value;
 
-use crate::kinds::colla_set::{self, INSTANCE_ID};
-use crate::kinds::revision::history::History;
-use crate::object::Object;
+use crate::kinds::colla_set::names::INSTANCE_ID;
+use crate::kinds::colla_set::pods::{instance_id, labels_of_new};
+use crate::object::{Object, Revision};
 use crate::template::Template;
-use crate::world::World;
 
 type Labels = BTreeMap<String, String>;
 
@@ -27,16 +26,20 @@ pub(crate) struct Undecorated<'a> {
 }
 
 impl<'a> Undecorated<'a> {
-    pub(crate) fn of(set: &'a Object, world: &World<'a>) -> Self {
-        let (own, revisions) = (set.template().map(Template::content), History::of(set, world));
+    /// Of this CollaSet, which has these revisions and pods.
+    pub(crate) fn of(set: &'a Object, children: &[&'a Object], pods: &[&'a PodView]) -> Self {
+        let own = set.template().map(Template::content);
+        let revisions = children.iter().filter_map(|object| object.controller_revision());
+        let template = |each: Revision<'a>| Some((each.object.id.name.as_str(), each.body.template.as_deref()?));
+        let templates: BTreeMap<&str, &Value> = revisions.filter_map(template).collect();
         let mut labels = BTreeMap::new();
         let mut classes: BTreeMap<&str, Vec<&PodView>> = BTreeMap::new();
-        for pod in world.pods(&set.id.uid).iter().copied() {
+        for pod in pods.iter().copied() {
             // Of a revision that is gone it has those that it would be made anew with.
             let revision = pod.labels.get(labels::CONTROLLER_REVISION_HASH).map_or("", String::as_str);
-            let template = revisions.template(revision).or(own).unwrap_or(&Value::Null);
-            let id = colla_set::instance_id(pod);
-            labels.insert(pod.id.uid.as_str(), colla_set::labels_of_new(template, id, revision));
+            let template = templates.get(revision).copied().or(own).unwrap_or(&Value::Null);
+            let id = instance_id(pod);
+            labels.insert(pod.id.uid.as_str(), labels_of_new(template, id, revision));
             classes.entry(revision).or_default().push(pod);
         }
         Self { labels, classes: classes.into_values().collect() }

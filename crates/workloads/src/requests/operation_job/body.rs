@@ -72,7 +72,7 @@ pub struct JobBody {
     /// Why nothing is done for it.
     pub invalid: Option<Invalid>,
     /// Place of each target in `status.targetDetails`, by name.
-    pub(super) recorded: BTreeMap<String, usize>,
+    pub(crate) recorded: BTreeMap<String, usize>,
 }
 
 #[derive(Deserialize)]

@@ -6,9 +6,10 @@ use hitless_api::operation_job::{OperationError, OperationTarget, OperationTarge
 use hitless_api::pod::PodView;
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Action, JobBody, TOKEN, replace, restart};
+use super::{Action, JobBody, replace, restart};
 use crate::object::{Body, Object};
 use crate::request::Scene;
+use crate::requests::token::TOKEN;
 
 /// A pod that the job names may have been made just before the job, and not be known yet: so long it is waited for.
 const NOT_KNOWN_YET: SignedDuration = SignedDuration::from_secs(10);

@@ -6,10 +6,11 @@ use std::collections::BTreeMap;
 use hitless_api::JsonPatch;
 use hitless_api::pod::PodView;
 
+use super::Action;
 use super::job::{Job, Standing, failed};
-use super::{Action, is_token};
 use crate::kinds::colla_set::{COLLA_SET, PAIR_ORIGIN, TO_REPLACE};
 use crate::request::Scene;
+use crate::requests::token::is_token;
 use crate::write::{Request, Write, patch_of_pod};
 
 /// In `extraInfo`, upstream's key: name of the pod that is made in place of the target.

@@ -9,7 +9,8 @@ use super::job::{Job, Standing, failed};
 use super::{Action, JobBody};
 use crate::intent::PodWish;
 use crate::request::Scene;
-use crate::requests::restart::{self, RestartWish};
+use crate::requests::restart;
+use crate::restart_wish::RestartWish;
 
 /// In `extraInfo`: why nothing had to be done.
 const INFO: &str = "Info";

@@ -7,10 +7,11 @@ use hitless_api::pod::PodView;
 
 use super::Planner;
 use crate::because::{Because, Cause};
-use crate::kinds::deployment::body::ReplicaSet;
+use crate::kinds::deployment::ReplicaSet;
 use crate::labels::Selections;
 use crate::need::{Goal, Need, Origin, need};
-use crate::template::{Shape, Template};
+use crate::shape::Shape;
+use crate::template::Template;
 
 impl<'a> Planner<'a> {
     pub(super) fn need(&self, live: ReplicaSet<'a>, pod: &PodView) -> Need {

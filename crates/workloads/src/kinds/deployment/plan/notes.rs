@@ -6,7 +6,7 @@ use hitless_api::names::annotations;
 use super::{Planner, live};
 use crate::because::Cause;
 use crate::kinds::deployment::ReplicaSet;
-use crate::object::OptIn;
+use crate::opt_in::OptIn;
 use crate::plan::{Plan, Stage};
 
 impl Planner<'_> {

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::because::{Because, Cause};
 use crate::object::Object;
-use crate::template::{Shape, Template};
+use crate::shape::Shape;
+use crate::template::Template;
 use crate::write::Write;
 
 /// Most bytes of the kubelet's words that the mark keeps.
@@ -25,25 +26,25 @@ pub struct BadVersion<'a> {
 /// The mark.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Halted {
+pub(crate) struct Halted {
     /// Revision of the template that was judged bad.
-    pub(super) revision: String,
+    pub(crate) revision: String,
     /// Revision of the template that new pods are made from.
-    pub(super) back_to: String,
+    pub(crate) back_to: String,
     /// The pod that it was judged by; empty in marks of earlier versions, and so are the next two.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub(super) pod: String,
+    pub(crate) pod: String,
     /// Why, in CamelCase.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub(super) reason: String,
+    pub(crate) reason: String,
     /// Why, for people.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub(super) message: String,
+    pub(crate) message: String,
 }
 
 impl Halted {
     /// A version that has just been judged.
-    pub(super) fn new(bad: &Template, back_to: &str, why: BadVersion<'_>) -> Self {
+    pub(crate) fn new(bad: &Template, back_to: &str, why: BadVersion<'_>) -> Self {
         let message = &why.message[..why.message.floor_char_boundary(MOST_WORDS)];
         Self {
             revision: bad.revision().to_owned(),
@@ -55,33 +56,33 @@ impl Halted {
     }
 
     /// The one that stands on the object; what is not understood is none.
-    pub(super) fn of(object: &Object) -> Option<Self> {
+    pub(crate) fn of(object: &Object) -> Option<Self> {
         serde_json::from_str(object.annotations.get(annotations::HALTED)?).ok()
     }
 
     /// The one that stands on the object, if it is about the version that its template asks for.
-    pub(super) fn of_template(object: &Object, template: &Template) -> Option<Self> {
+    pub(crate) fn of_template(object: &Object, template: &Template) -> Option<Self> {
         Self::of(object).filter(|halted| halted.revision == template.revision())
     }
 
     /// Whether the mark on the object says that the version with this revision took the place of one that was judged bad.
-    pub(super) fn is_left_for(object: &Object, revision: &str) -> bool {
+    pub(crate) fn is_left_for(object: &Object, revision: &str) -> bool {
         Self::of(object).is_some_and(|halted| halted.back_to == revision)
     }
 
     /// Whether another version than the two that it names has been asked for: the mark has done its work once that has come to its end.
-    pub(super) fn is_over(object: &Object, template: &Template) -> bool {
+    pub(crate) fn is_over(object: &Object, template: &Template) -> bool {
         Self::of(object)
             .is_some_and(|halted| ![&halted.back_to, &halted.revision].contains(&&template.shape().revision))
     }
 
     /// The annotation.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 
     /// Why nothing is made of this version. `good` is what new pods are made from, if that is known.
-    pub(super) fn because(&self, bad: &Template, good: Option<&Shape>) -> Because {
+    pub(crate) fn because(&self, bad: &Template, good: Option<&Shape>) -> Because {
         let differing = bad.images().filter(|(name, image)| good.and_then(|good| good.image(name)) != Some(*image));
         let images: Vec<&str> = differing.map(|(_, image)| image).collect();
         let what = if images.is_empty() { "the restart".to_owned() } else { images.join(", ") };
@@ -99,7 +100,7 @@ pub(crate) fn judged_bad(object: &Object) -> Option<String> {
 }
 
 /// What people are told as long as a workload is halted, and its own template is the one that was judged bad.
-pub(super) fn advice(on: &Object, because: &Because, back_to: &str) -> String {
+pub(crate) fn advice(on: &Object, because: &Because, back_to: &str) -> String {
     let target = on.id.arguments();
     format!(
         "{}; pods that are made anew get revision {back_to}. Go back: kubectl hitless undo {target}; try again: kubectl hitless \
@@ -109,7 +110,7 @@ pub(super) fn advice(on: &Object, because: &Because, back_to: &str) -> String {
 }
 
 /// The same where its own template was put back: an undo has nothing to do there.
-pub(super) fn put_back(on: &Object, because: &Because, back_to: &str) -> String {
+pub(crate) fn put_back(on: &Object, because: &Because, back_to: &str) -> String {
     format!(
         "{}; its template is that of revision {back_to} again. Try the other one again: kubectl hitless retry {}; or give it another image",
         because.text,
@@ -118,12 +119,12 @@ pub(super) fn put_back(on: &Object, because: &Because, back_to: &str) -> String 
 }
 
 /// Why nothing is tried again.
-pub(super) const NOT_HALTED: &str = "no version of it was judged bad, so there is nothing to try again";
+pub(crate) const NOT_HALTED: &str = "no version of it was judged bad, so there is nothing to try again";
 /// Why nothing is undone.
-pub(super) const NO_OTHER: &str = "no template is known that differs from the present one";
+pub(crate) const NO_OTHER: &str = "no template is known that differs from the present one";
 
 /// That there is no such revision.
-pub(super) fn unknown_revision(number: u64, known: impl IntoIterator<Item = u64>) -> String {
+pub(crate) fn unknown_revision(number: u64, known: impl IntoIterator<Item = u64>) -> String {
     let mut known: Vec<u64> = known.into_iter().collect();
     known.sort_unstable();
     let known: Vec<String> = known.iter().map(u64::to_string).collect();
@@ -131,6 +132,6 @@ pub(super) fn unknown_revision(number: u64, known: impl IntoIterator<Item = u64>
 }
 
 /// Takes the mark off, where no other write to the object is due.
-pub(super) fn forget(object: &Object) -> Write {
+pub(crate) fn forget(object: &Object) -> Write {
     Write::patch("forget-halt", object, |patch| patch.remove(&["metadata", "annotations", annotations::HALTED]))
 }

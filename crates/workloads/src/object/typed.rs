@@ -1,0 +1,116 @@
+//! An object whose body is known to be of one kind.
+
+use std::ops::Deref;
+
+use super::{Body, Object};
+use crate::kinds::colla_set::body::CollaSetBody;
+use crate::kinds::daemon_set::body::DaemonSetBody;
+use crate::kinds::deployment::body::{DeploymentBody, ReplicaSetBody};
+use crate::kinds::pod_decoration::body::DecorationBody;
+use crate::kinds::revision::body::RevisionBody;
+use crate::kinds::stateful_set::body::StatefulSetBody;
+
+/// An object whose body is known to be of one kind.
+#[derive(Debug)]
+pub struct Typed<'a, B> {
+    /// The object.
+    pub object: &'a Object,
+    /// Its body.
+    pub body: &'a B,
+}
+
+impl<B> Clone for Typed<'_, B> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<B> Copy for Typed<'_, B> {}
+
+impl<B> Deref for Typed<'_, B> {
+    type Target = Object;
+
+    fn deref(&self) -> &Object {
+        self.object
+    }
+}
+
+/// A Deployment.
+pub type Deployment<'a> = Typed<'a, DeploymentBody>;
+/// A ReplicaSet.
+pub type ReplicaSet<'a> = Typed<'a, ReplicaSetBody>;
+/// A StatefulSet.
+pub type StatefulSet<'a> = Typed<'a, StatefulSetBody>;
+/// A DaemonSet.
+pub type DaemonSet<'a> = Typed<'a, DaemonSetBody>;
+/// A CollaSet.
+pub type CollaSet<'a> = Typed<'a, CollaSetBody>;
+/// A PodDecoration.
+pub type PodDecoration<'a> = Typed<'a, DecorationBody>;
+/// A ControllerRevision.
+pub type Revision<'a> = Typed<'a, RevisionBody>;
+
+impl Object {
+    /// As a Deployment, if it is one.
+    #[must_use]
+    pub fn deployment(&self) -> Option<Deployment<'_>> {
+        match &self.body {
+            Body::Deployment(body) => Some(Typed { object: self, body }),
+            _ => None,
+        }
+    }
+
+    /// As a ReplicaSet, if it is one.
+    #[must_use]
+    pub fn replica_set(&self) -> Option<ReplicaSet<'_>> {
+        match &self.body {
+            Body::ReplicaSet(body) => Some(Typed { object: self, body }),
+            _ => None,
+        }
+    }
+
+    /// As a StatefulSet, if it is one.
+    #[must_use]
+    pub fn stateful_set(&self) -> Option<StatefulSet<'_>> {
+        match &self.body {
+            Body::StatefulSet(body) => Some(Typed { object: self, body }),
+            _ => None,
+        }
+    }
+
+    /// As a DaemonSet, if it is one.
+    #[must_use]
+    pub fn daemon_set(&self) -> Option<DaemonSet<'_>> {
+        match &self.body {
+            Body::DaemonSet(body) => Some(Typed { object: self, body }),
+            _ => None,
+        }
+    }
+
+    /// As a CollaSet, if it is one.
+    #[must_use]
+    pub fn colla_set(&self) -> Option<CollaSet<'_>> {
+        match &self.body {
+            Body::CollaSet(body) => Some(Typed { object: self, body }),
+            _ => None,
+        }
+    }
+
+    /// As a PodDecoration, if it is one.
+    #[must_use]
+    pub fn pod_decoration(&self) -> Option<PodDecoration<'_>> {
+        match &self.body {
+            Body::PodDecoration(body) => Some(Typed { object: self, body }),
+            _ => None,
+        }
+    }
+
+    /// As a ControllerRevision, if it is one.
+    #[must_use]
+    pub fn controller_revision(&self) -> Option<Revision<'_>> {
+        match &self.body {
+            Body::ControllerRevision(body) => Some(Typed { object: self, body }),
+            _ => None,
+        }
+    }
+}

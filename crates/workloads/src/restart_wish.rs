@@ -1,0 +1,143 @@
+//! A restart that is wished for one pod by its annotation `hitless.dev/restart`, and the operation that carries it out.
+
+use std::collections::BTreeMap;
+
+use hitless_api::grant::ImageChange;
+use hitless_api::names::annotations;
+use hitless_api::pod::{ContainerView, PodView};
+use hitless_api::{Change, GrantOp};
+
+use crate::image;
+use crate::intent::{Obstacle, Operation, PodIntent};
+
+/// A restart that is wished and not carried out yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RestartWish {
+    /// Names this wish; another one is another restart.
+    pub token: String,
+    /// Containers that are meant; `None` means all.
+    pub containers: Option<Vec<String>>,
+}
+
+/// The restart that is wished for the pod: annotation `hitless.dev/restart` differs from `hitless.dev/restarted`.
+#[must_use]
+pub fn wish(pod: &PodView) -> Option<RestartWish> {
+    let token = pod.annotations.get(annotations::RESTART).filter(|token| !token.is_empty())?;
+    if pod.annotations.get(annotations::RESTARTED) == Some(token) {
+        return None;
+    }
+    let containers = pod
+        .annotations
+        .get(annotations::RESTART_CONTAINERS)
+        .map(|names| names.split(',').map(str::trim).filter(|name| !name.is_empty()).map(ToOwned::to_owned).collect());
+    Some(RestartWish { token: token.clone(), containers: containers.filter(|names: &Vec<_>| !names.is_empty()) })
+}
+
+impl RestartWish {
+    /// The containers of `pod` that are meant.
+    ///
+    /// # Errors
+    /// [`Obstacle::UnknownContainer`] if the pod lacks one.
+    pub fn select<'a>(&self, pod: &'a PodView) -> Result<Vec<&'a ContainerView>, Obstacle> {
+        let Some(names) = &self.containers else { return Ok(pod.containers.iter().collect()) };
+        names
+            .iter()
+            .map(|name| pod.container(name).ok_or_else(|| Obstacle::UnknownContainer { container: name.clone() }))
+            .collect()
+    }
+
+    /// The operation that carries it out. `revision` is written along where the pod has none: afterwards its images no longer
+    /// tell which revision it is.
+    ///
+    /// # Errors
+    /// If a container is unknown, or the digest of its image is.
+    pub fn intent(&self, pod: &PodView, revision: Option<&str>) -> Result<PodIntent, Obstacle> {
+        let containers = self
+            .select(pod)?
+            .into_iter()
+            .map(|container| Ok((container.name.clone(), alias(container, &self.token)?)))
+            .collect::<Result<BTreeMap<_, _>, _>>()?;
+        let mut changes = BTreeMap::from([self.mark(pod)]);
+        if let (None, Some(revision)) = (pod.annotations.get(annotations::REVISION), revision) {
+            changes.insert(annotations::REVISION.to_owned(), Change { from: None, to: Some(revision.to_owned()) });
+        }
+        Ok(PodIntent::new(pod, Operation::new(GrantOp::Restart, containers, changes, BTreeMap::new())))
+    }
+
+    /// The annotation change that says "carried out".
+    #[must_use]
+    pub fn mark(&self, pod: &PodView) -> (String, Change) {
+        let from = pod.annotations.get(annotations::RESTARTED).cloned();
+        (annotations::RESTARTED.to_owned(), Change { from, to: Some(self.token.clone()) })
+    }
+}
+
+/// The image change that restarts the container.
+///
+/// # Errors
+/// [`Obstacle::DigestUnknown`], or [`Obstacle::NotStarted`] of one whose image nobody knows yet.
+pub(crate) fn alias(container: &ContainerView, token: &str) -> Result<ImageChange, Obstacle> {
+    let none = || match container.name.clone() {
+        name if image::has_no_other_name(container) => Obstacle::DigestUnknown { container: name },
+        name => Obstacle::NotStarted { container: name },
+    };
+    let to = image::alias(container, token).ok_or_else(none)?;
+    Ok(ImageChange { from: container.image.clone(), to })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::core::v1::Pod;
+    use serde_json::json;
+
+    fn pod(annotations: &serde_json::Value) -> PodView {
+        let container = |name: &str| json!({"name": name, "image": format!("r.io/{name}:v1")});
+        let status = |name: &str| json!({"name": name, "imageID": format!("r.io/{name}@sha256:1"), "image": "", "ready": true, "restartCount": 0});
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": {"name": "p", "uid": "u", "annotations": annotations},
+            "spec": {"containers": [container("web"), container("side")]},
+            "status": {"containerStatuses": [status("web"), status("side")]}
+        }))
+        .unwrap();
+        PodView::from(&pod)
+    }
+
+    #[test]
+    fn a_restart_is_wished_until_its_token_was_carried_out() {
+        assert_eq!(wish(&pod(&json!({}))), None);
+        assert_eq!(wish(&pod(&json!({"hitless.dev/restart": ""}))), None);
+        assert_eq!(wish(&pod(&json!({"hitless.dev/restart": "a", "hitless.dev/restarted": "a"}))), None);
+        let wished = wish(&pod(&json!({"hitless.dev/restart": "b", "hitless.dev/restarted": "a"}))).unwrap();
+        assert_eq!(wished, RestartWish { token: "b".into(), containers: None });
+    }
+
+    #[test]
+    fn all_containers_unless_some_are_named() {
+        let pod = pod(&json!({"hitless.dev/restart": "a", "hitless.dev/restart-containers": " web ,"}));
+        let intent = wish(&pod).unwrap().intent(&pod, Some("rev")).unwrap();
+        assert_eq!(intent.operation.op, GrantOp::Restart);
+        assert_eq!(intent.operation.containers.keys().collect::<Vec<_>>(), ["web"]);
+        assert_eq!(intent.operation.containers["web"].to, "r.io/web:v1@sha256:1");
+        assert_eq!(intent.operation.annotations["hitless.dev/restarted"], Change { from: None, to: Some("a".into()) });
+        assert_eq!(intent.operation.annotations["hitless.dev/revision"].to.as_deref(), Some("rev"));
+    }
+
+    #[test]
+    fn a_wrong_container_and_an_unknown_digest_are_told_apart() {
+        let unknown = pod(&json!({"hitless.dev/restart": "a", "hitless.dev/restart-containers": "nope"}));
+        let error = wish(&unknown).unwrap().intent(&unknown, None).unwrap_err();
+        assert_eq!(error.reason(), "UnknownContainer");
+        let mut imported = pod(&json!({"hitless.dev/restart": "a"}));
+        for container in &mut imported.containers {
+            container.status.as_mut().unwrap().image_id = "sha256:1".into();
+        }
+        let error = wish(&imported).unwrap().intent(&imported, None).unwrap_err();
+        assert_eq!(error.reason(), "DigestUnknown");
+        for container in &mut imported.containers {
+            container.status = None;
+        }
+        let error = wish(&imported).unwrap().intent(&imported, None).unwrap_err();
+        assert_eq!((error.reason(), error.is_for_ever()), ("NotStarted", false));
+    }
+}
