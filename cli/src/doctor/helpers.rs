@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use hitless_rollout::beforehand::Helper;
-use hitless_workloads::{OptIn, World, kind};
+use hitless_workloads::{OptIn, World, registry};
 use kube::Client;
 
 use super::facts::{Facts, Helpers};
@@ -21,7 +21,7 @@ pub(super) async fn read(client: &Client, namespace: &str) -> Helpers {
     let Ok(snapshot) = source::read(client, &Scope::Namespace(namespace.to_owned())).await else { return helpers };
     let world = World::new(&snapshot.cluster.objects, &snapshot.cluster.pods, BTreeSet::new());
     let has_opted_in = |uid: &str| world.object(uid).is_some_and(|object| object.opt_in() != OptIn::No);
-    let all = snapshot.cluster.objects.iter().filter(|object| kind::is_workload(&object.id.group_kind));
+    let all = snapshot.cluster.objects.iter().filter(|object| registry::is_workload(&object.id.group_kind));
     let opted: Vec<_> = all.filter(|object| object.id.namespace == namespace && has_opted_in(&object.id.uid)).collect();
     helpers.others = opted.len().saturating_sub(MOST);
     for workload in opted.into_iter().take(MOST) {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hitless_api::pod::PodView;
 use hitless_gate::selector;
-use hitless_workloads::{CompanionWish, Object, OptIn, Template, kind};
+use hitless_workloads::{CompanionWish, Object, OptIn, Template, registry};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -90,7 +90,7 @@ fn fetching(snapshot: &Snapshot, workload: &Object, template: &Template, pods: &
 
 /// Where one is made: beside an only pod, where its owner wants that, and where a limit may want all pods to stay.
 fn companion(snapshot: &Snapshot, workload: &Object, template: &Template, pods: &[&PodView]) -> Option<Trial> {
-    let of_template = kind::of_workload(&workload.id.group_kind)?.surge(workload).ok()?;
+    let of_template = registry::of_workload(&workload.id.group_kind)?.surge(workload).ok()?;
     let beside = pods.iter().find_map(|pod| pod.node.as_deref())?;
     let namespace = &workload.id.namespace;
     let may_want_all = || {
@@ -107,7 +107,7 @@ fn companion(snapshot: &Snapshot, workload: &Object, template: &Template, pods: 
     let is_made = match CompanionWish::of(workload) {
         CompanionWish::Never => false,
         CompanionWish::Always => true,
-        CompanionWish::Auto => kind::size(workload).is_some_and(|size| size.desired == 1) || may_want_all(),
+        CompanionWish::Auto => registry::size(workload).is_some_and(|size| size.desired == 1) || may_want_all(),
     };
     is_made.then(|| {
         let key = companion::key(&workload.id, template.revision());

@@ -11,7 +11,7 @@ fn workload(kind: &str, replicas: u32, annotations: &Value) -> Object {
     let object = json!({"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "web", "namespace": "shop", "uid": "w",
         "annotations": annotations}, "spec": {"replicas": replicas, "template": {"metadata": {"labels": {"app": "web", "team": "a"}},
         "spec": {"containers": [{"name": "web", "image": "web:v2"}, {"name": "log", "image": "log:v1"}]}}}});
-    kind::read(object).unwrap().unwrap()
+    registry::read(object).unwrap().unwrap()
 }
 
 fn pod(name: &str, node: Option<&str>) -> PodView {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use hitless_api::ObjectRef;
 use hitless_api::event::{EventNote, Severity};
 use hitless_api::pod::PodView;
-use hitless_workloads::{Object, PodIntent, image, kind};
+use hitless_workloads::{Object, PodIntent, image, registry};
 use jiff::{SignedDuration, Timestamp};
 
 use super::PodVerdict;
@@ -114,7 +114,7 @@ impl Prefetches<'_> {
         let template = basis.wishes.world.object(&owner.uid).and_then(Object::template);
         let chosen = choose(basis.snapshot, &pull, template);
         if let Some(text) = chosen.text().filter(|_| self.told.insert(owner.uid.clone())) {
-            let regarding = owner.reference(kind::version(&owner.group_kind));
+            let regarding = owner.reference(registry::version(&owner.group_kind));
             self.notes.push(note(regarding, Severity::Warning, "PrefetchLabelsLeftOut", text));
         }
         pull.extra = chosen.extra;

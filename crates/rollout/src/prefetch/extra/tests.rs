@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use hitless_api::{PullIdentity, PullPolicy};
 use hitless_gate::DisruptionBudget;
-use hitless_workloads::kind;
+use hitless_workloads::registry;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use serde_json::json;
@@ -118,7 +118,7 @@ fn whatever_is_left_out_no_selector_is_met_then_by_what_is_missing() {
 fn no_controller_takes_the_pod_for_one_of_its_own() {
     let set = json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "log", "namespace": "shop", "uid": "d"},
         "spec": {"selector": {"matchLabels": {"team": "a"}}, "template": {"spec": {"containers": []}}}});
-    let objects = vec![Arc::new(kind::read(set).unwrap().unwrap())];
+    let objects = vec![Arc::new(registry::read(set).unwrap().unwrap())];
     let snapshot = Snapshot { objects, ..with("team,cost=1") };
     assert_eq!(labels(&snapshot), ["cost=1"]);
     assert!(chosen(&snapshot).text().unwrap().contains("DaemonSet log"));
