@@ -78,8 +78,8 @@ fn pod(out: &mut String, pod: &PodAnswer, others: &[&str], nothing: &str) -> std
             let why = if pod.why.is_empty() { String::new() } else { format!(": {}", pod.why) };
             writeln!(out, ": its operation ended as {}{why}", pod.state)?;
         }
-        (_, false) if pod.allowed => writeln!(out, ": wishes nothing; if it did, {nothing} would be in the way")?,
-        (_, false) => writeln!(out, ": wishes nothing; if it did, it would wait")?,
+        (_, false) if pod.allowed => writeln!(out, ": up to date; {nothing} would be in the way of an update")?,
+        (_, false) => writeln!(out, ": up to date; an update would have to wait now")?,
     }
     pod.asked_by.as_ref().map_or(Ok(()), |asked_by| writeln!(out, "  asked for by {asked_by}"))?;
     for (container, image) in &pod.images {
