@@ -86,8 +86,8 @@ impl<'a> Operation<'a> {
     }
 
     /// Since when the drain counts: the kubelet has lowered Ready, and new connections need not come any more. As long as it has not,
-    /// and where it was lowered before, since the pod has left. Whoever writes what into the condition, never later than the deadline:
-    /// a pod whose kubelet has not followed by then has been given up.
+    /// and where it was lowered before, since the pod has left. Capped at the deadline, whatever the condition says: a pod whose
+    /// kubelet has not followed by then has been given up.
     pub(super) fn draining_since(&self, lowered: Timestamp) -> Timestamp {
         let unready = self.pod.conditions.get("Ready").filter(|ready| !ready.is_true);
         let since = unready.and_then(|unready| unready.since).map_or(lowered, |since| self.not_after_now(since));

@@ -1,5 +1,5 @@
-//! Connections of strangers. Whoever comes newly is more likely to be a load balancer than who has been idle for longest, so that one
-//! makes room.
+//! Connections of strangers. When connections run out, the longest-idle one is closed: a new client is more likely to be a load
+//! balancer.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

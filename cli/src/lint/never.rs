@@ -186,9 +186,9 @@ fn words(rule: &RuleVerdict, limits: &Limits, selected: &[&Pods], is_assumed: bo
 /// What it says where the number of pods is only assumed; `None`: its own words do not name that number.
 pub(super) const fn without_numbers(because: &Denies) -> Option<&'static str> {
     match because {
-        Denies::MaxUnavailable { .. } => {
-            Some("no pod may be unavailable; raise the maximum to 1 at least: as it is no available pod ever goes")
-        }
+        Denies::MaxUnavailable { .. } => Some(
+            "no pod may be unavailable; raise the maximum to at least 1: as it is, no available pod can ever be updated",
+        ),
         Denies::MinAvailable { .. } => {
             Some("all pods have to be available; lower the minimum, so that one of them may be away")
         }

@@ -80,9 +80,9 @@ fn pod(out: &mut String, pod: &PodAnswer, others: &[&str], nothing: &str) -> std
         }
         (State::Waiting, false) if !pod.why.is_empty() => writeln!(out, ": wishes nothing, and waits: {}", pod.why)?,
         (_, false) if pod.allowed => {
-            writeln!(out, ": wishes nothing{}; if it did, {nothing} would be in the way", aside(pod))?;
+            writeln!(out, ": up to date{}; {nothing} would be in the way of an update", aside(pod))?;
         }
-        (_, false) => writeln!(out, ": wishes nothing{}; if it did, it would wait", aside(pod))?,
+        (_, false) => writeln!(out, ": up to date{}; an update would have to wait now", aside(pod))?,
     }
     pod.asked_by.as_ref().map_or(Ok(()), |asked_by| writeln!(out, "  asked for by {asked_by}"))?;
     for (container, image) in &pod.images {

@@ -189,7 +189,7 @@ mod tests {
         assert_eq!((rule.rule_set(), rule.rule_name()), (Some("max"), "r/1"));
         assert_eq!(
             rule.unblock().unwrap(),
-            "raise the maximum to 1 of 2 at least: as it is no available pod ever goes"
+            "raise the maximum to at least 1 of 2: as it is, no available pod can ever be updated"
         );
         let budget = says(&"budget:b/maxConcurrent".into(), Allows::FewRunning { most: 2, running: 1 });
         assert_eq!((budget.rule_set(), budget.rule_name(), budget.unblock()), (None, "maxConcurrent", None));

@@ -75,7 +75,7 @@ fn a_number_of_pods_that_is_only_assumed_is_never_named() {
     for (limits, words) in [
         (
             rules("[{name: a, availablePolicy: {maxUnavailableValue: 0}}]"),
-            "no pod may be unavailable; raise the maximum to 1 at least",
+            "no pod may be unavailable; raise the maximum to at least 1",
         ),
         (
             rules("[{name: a, availablePolicy: {minAvailableValue: 100%}}]"),

@@ -27,5 +27,5 @@ fn a_pod_that_wishes_nothing_and_is_not_well_says_so() {
     let mut unready = pod("a", "web:v2");
     unready["status"]["conditions"][0]["status"] = "False".into();
     let (text, _) = why(&crate::scene::idle(&[unready]), "web");
-    assert!(text.contains("wishes nothing (not ready); if it did"), "{text}");
+    assert!(text.contains("up to date (not ready); "), "{text}");
 }

@@ -18,7 +18,7 @@ pub fn words(rule: &RuleVerdict, beside_companion: bool) -> String {
     let nobody = if beside_companion && wants_all(rule) {
         "so one goes at a time, while a companion pod serves for it"
     } else {
-        "so no available pod ever goes"
+        "so no available pod can ever be updated"
     };
     match rule.denies() {
         Some(Denies::MaxUnavailable { quota, unavailable, missing, total }) => {
@@ -61,12 +61,14 @@ mod tests {
         );
         assert_eq!(
             said("r/b", max(0, 1)),
-            "at most 0 of 3 pods may be unavailable, and 1 is (1 not created yet); so no available pod ever goes"
+            "at most 0 of 3 pods may be unavailable, and 1 is (1 not created yet); so no available pod can ever be updated"
         );
         let min = Denies::MinAvailable { quota: 2, available: 2, total: 3 };
         assert_eq!(said("r/b", min), "at least 2 of 3 pods have to be available, and 2 are");
         let all = denied("pdb:web", Denies::MinAvailable { quota: 3, available: 3, total: 3 });
-        assert!(words(&all, false).ends_with("; so no available pod ever goes") && unblock(&all, false).is_some());
+        assert!(
+            words(&all, false).ends_with("; so no available pod can ever be updated") && unblock(&all, false).is_some()
+        );
         assert!(words(&all, true).ends_with("; so one goes at a time, while a companion pod serves for it"));
         assert_eq!(unblock(&all, true), None, "nothing is to be done");
     }

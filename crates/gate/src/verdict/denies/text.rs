@@ -15,11 +15,11 @@ impl Denies {
         match self {
             Self::TooManyFailures { most: 0, .. } => Some("maxFailures is 0, so nobody ever goes".to_owned()),
             Self::MaxUnavailableDomains { most: 0, .. } => {
-                Some("maxUnavailableDomains is 0, so no available pod ever goes".to_owned())
+                Some("maxUnavailableDomains is 0, so no available pod can ever be updated".to_owned())
             }
             // A count of 0 is meant so. A percentage that is too low for the nodes is not.
             Self::MaxUnavailableNodes { quota: 0, total, .. } => Some(format!(
-                "at most 0 of {} may have an unavailable pod (a percentage rounds down); so no available pod ever goes",
+                "at most 0 of {} may have an unavailable pod (a percentage rounds down); so no available pod can ever be updated",
                 nodes(*total)
             )),
             _ => None,
@@ -122,7 +122,7 @@ mod tests {
             domains: domains.iter().map(|domain| (*domain).to_owned()).collect(),
         };
         let none = said(&domains(0, &[]));
-        assert_eq!(none.0, "maxUnavailableDomains is 0, so no available pod ever goes");
+        assert_eq!(none.0, "maxUnavailableDomains is 0, so no available pod can ever be updated");
         assert_eq!(none.1, "raise maxUnavailableDomains to 1 at least");
         let unnamed = said(&domains(1, &["", "b"]));
         assert_eq!(unnamed.0, "pods are unavailable where zone is (not set), b, and at most 1 may be at a time");
@@ -130,7 +130,7 @@ mod tests {
         let nodes = said(&Denies::MaxUnavailableNodes { quota: 0, unavailable: 0, total: 2 });
         assert_eq!(
             nodes.0,
-            "at most 0 of 2 nodes may have an unavailable pod (a percentage rounds down); so no available pod ever goes"
+            "at most 0 of 2 nodes may have an unavailable pod (a percentage rounds down); so no available pod can ever be updated"
         );
         assert_eq!(nodes.1, "raise maxUnavailableNodes to 1 at least");
     }

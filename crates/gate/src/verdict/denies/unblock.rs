@@ -13,7 +13,7 @@ impl Denies {
     pub fn unblock(&self) -> Option<String> {
         Some(match self {
             Self::MaxUnavailable { quota: 0, total, .. } => {
-                format!("raise the maximum to 1 of {total} at least: as it is no available pod ever goes")
+                format!("raise the maximum to at least 1 of {total}: as it is, no available pod can ever be updated")
             }
             Self::MaxUnavailable { quota, unavailable, .. } => {
                 let back = more(unavailable - quota + 1);
