@@ -1,5 +1,5 @@
 //! Whether the volumes of a pod have the content that its grant names: the proof that the kubelet has written what a ConfigMap or
-//! Secret contains now (docs/contract.md 35). Only hashes leave this file.
+//! Secret contains now (docs/contract.md#config-reload). Only hashes leave this file.
 //!
 //! What is below a volume is not trusted to be what the kubelet has written: no link is followed but the kubelet's own `..data`, and that
 //! only to a directory beside it. Each name is opened by itself, beneath the directory that was opened before (`O_NOFOLLOW`): the same as

@@ -14,7 +14,7 @@ const NO_TRANSITION: &str = "NoTransition";
 /// ended.
 #[must_use]
 pub fn reason_to_raise(pod: &PodView, synced: bool, live: bool) -> Option<&'static str> {
-    // When a companion pod serves is the controller's to say (docs/contract.md 33).
+    // When a companion pod serves is the controller's to say (docs/contract.md#companion-pod).
     if !pod.gated || pod.terminating || pod.finished || pod.labels.contains_key(labels::COMPANION) {
         return None;
     }

@@ -287,7 +287,7 @@ impl Memory {
 }
 
 impl Denied {
-    /// The ledger may be newer than the API server's copy of it: so long a refusal counts for nothing (docs/contract.md 25).
+    /// The ledger may be newer than the API server's copy of it: so long a refusal counts for nothing (docs/contract.md#forbidden).
     pub const LAG_SECONDS: u32 = 5;
 
     /// Whether it has lasted too long to be a lag: what was refused once and not tried since may be allowed by now.

@@ -83,7 +83,7 @@ pub fn entry(
     }
 }
 
-/// From the image patch until the new processes listen (docs/contract.md, 6); unknown if nobody saw both.
+/// From the image patch until the new processes listen (docs/contract.md#learned-gap); unknown if nobody saw both.
 fn gap(memory: &Memory) -> Option<u32> {
     let (operated, listening) = (memory.operated.as_ref()?, memory.listening?);
     u32::try_from(listening.at.duration_since(operated.at).as_millis()).ok()

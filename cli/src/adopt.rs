@@ -290,7 +290,7 @@ fn single_note(object: &Object, replicas: u32) -> Option<String> {
     })
 }
 
-/// What is looked at to tell whether a new version runs is in docs/contract.md, 32.
+/// What is looked at to tell whether a new version runs is in docs/contract.md#bad-version.
 fn probe_note(template: &Value) -> Option<String> {
     let containers = template["spec"]["containers"].as_array()?;
     let has_none =

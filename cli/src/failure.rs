@@ -1,4 +1,4 @@
-//! Why a command did not end well: what is wrong, why, what to do, and the exit code (docs/contract.md 21).
+//! Why a command did not end well: what is wrong, why, what to do, and the exit code (docs/contract.md#units-and-exit-codes).
 
 use crate::kubeconfig::ConnectError;
 use hitless_runtime::write::WriteError;

@@ -23,7 +23,7 @@ pub(crate) async fn run(client: Client, namespace: String, arguments: &WhyArgs) 
     verdict(answer.blocked())
 }
 
-/// How the command ends (docs/contract.md 21).
+/// How the command ends (docs/contract.md#units-and-exit-codes).
 pub(crate) fn verdict(blocked: Blocked<'_>) -> Result<(), Failure> {
     match blocked {
         Blocked::No => Ok(()),

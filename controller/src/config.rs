@@ -39,10 +39,10 @@ pub struct Config {
     /// `kusionstack`; none by default. `HITLESS_SWITCHED_OFF`: comma-separated kinds of these that are off all the same: `CollaSet`,
     /// `OperationJob`, `PodOpsLifecycle`; none by default.
     pub installed: Installed,
-    /// What pods that fetch images have besides (docs/contract.md 30). `HITLESS_PREFETCH_LABELS`: comma-separated labels, `cost-center=42`, or
+    /// What pods that fetch images have besides (docs/contract.md#images-first). `HITLESS_PREFETCH_LABELS`: comma-separated labels, `cost-center=42`, or
     /// `team` for the value that the workload's template has; `HITLESS_PREFETCH_ANNOTATIONS`: annotations, in the same way; default: none.
     pub prefetch: prefetch::Settings,
-    /// `HITLESS_CONFIG_KEY`: key of what is recorded of ConfigMaps and Secrets on workloads (docs/contract.md 35); default: none.
+    /// `HITLESS_CONFIG_KEY`: key of what is recorded of ConfigMaps and Secrets on workloads (docs/contract.md#config-reload); default: none.
     pub config_key: Option<Key>,
 }
 

@@ -1,4 +1,4 @@
-//! ConfigMaps and Secrets of namespaces in which a workload reloads (docs/contract.md 35). Of what is in them only hashes are kept.
+//! ConfigMaps and Secrets of namespaces in which a workload reloads (docs/contract.md#config-reload). Of what is in them only hashes are kept.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

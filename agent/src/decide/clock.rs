@@ -1,4 +1,4 @@
-//! Whose time it is: that of the old containers, which the kubelet ends, or that of the new ones, which start (docs/contract.md 32).
+//! Whose time it is: that of the old containers, which the kubelet ends, or that of the new ones, which start (docs/contract.md#bad-version).
 //!
 //! Nothing is known of a version before its containers have been started, so the time to stop is never charged to it.
 

@@ -63,7 +63,7 @@ impl<'a> Operation<'a> {
         self.memory.operated.is_some() || self.progress() == Progress::Patched
     }
 
-    /// From when on the grant may not be begun any more (docs/contract.md 9).
+    /// From when on the grant may not be begun any more (docs/contract.md#grant-expiry).
     pub(super) fn expiry(&self) -> Timestamp {
         expiry(self.grant)
     }
@@ -217,7 +217,7 @@ impl<'a> Operation<'a> {
     }
 }
 
-/// From when on a grant may not be begun any more (docs/contract.md 9).
+/// From when on a grant may not be begun any more (docs/contract.md#grant-expiry).
 pub(super) fn expiry(grant: &Grant) -> Timestamp {
     after_seconds(grant.granted.0, grant.ttl_seconds.saturating_add(Grant::CLOCK_SKEW_SECONDS))
 }

@@ -111,7 +111,7 @@ pub(crate) fn parse(body: &[u8], now: Timestamp) -> Result<Option<Saying>, Strin
     }
     let message = tail(body.message, HookReport::LONGEST_OUTPUT);
     let until = after_seconds(now, seconds);
-    // Times are shown in microseconds (docs/contract.md 21).
+    // Times are shown in microseconds (docs/contract.md#units-and-exit-codes).
     Ok(Some(Saying { task, until: whole_microseconds(until), message }))
 }
 

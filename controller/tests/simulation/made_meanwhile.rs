@@ -1,4 +1,4 @@
-//! A pod that is made while the only pod of its Service is held (docs/decisions.md).
+//! A pod that is made while the only pod of its Service is held (docs/decisions/0062-service-stays-open.md).
 
 use crate::holds::{finish, held, turns};
 use crate::node::Fate;

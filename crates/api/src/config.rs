@@ -1,5 +1,5 @@
 //! What the ConfigMaps and Secrets contain that are mounted into a pod, as a hash: the controller says it, the agent compares it
-//! with the files on the node (docs/contract.md 35).
+//! with the files on the node (docs/contract.md#config-reload).
 
 use std::collections::BTreeMap;
 

@@ -82,7 +82,7 @@ pub struct DrainSpec {
 #[serde(rename_all = "camelCase")]
 pub struct VerifySpec {
     /// The new containers must be ready within this many seconds after they were started, else they are rolled back. The time that the
-    /// old ones take to stop is not counted (docs/contract.md 32).
+    /// old ones take to stop is not counted (docs/contract.md#bad-version).
     #[serde(default = "defaults::progress_seconds")]
     pub progress_seconds: u32,
     /// It must stay ready for this many seconds before the pod returns to service.
@@ -96,7 +96,7 @@ pub struct VerifySpec {
 
 impl VerifySpec {
     /// A container of which nothing else tells that it runs, neither a readiness or startup probe nor a listening port, is taken to
-    /// run once it has run for so long, in seconds: the kubelet calls it ready as soon as it is started (docs/contract.md 32).
+    /// run once it has run for so long, in seconds: the kubelet calls it ready as soon as it is started (docs/contract.md#bad-version).
     pub const RUNS_FOR_SECONDS: u8 = 3;
 }
 

@@ -170,7 +170,7 @@ pub struct Grant {
     #[schemars(length(max = 512))]
     pub mode_reason: String,
     /// The pod is held because nothing tells of anybody whom the containers serve, and another container stays: they are replaced
-    /// without a drain. The agent looks first, and refuses (`ContainerServes`) where it can't be certain (docs/contract.md 34).
+    /// without a drain. The agent looks first, and refuses (`ContainerServes`) where it can't be certain (docs/contract.md#containers-that-serve-nobody).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unless_serving: bool,
     /// The pod need not be held: where requests are still in flight when clients have been held for as long as those may take, the agent
@@ -224,7 +224,7 @@ pub struct Grant {
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name", "before"]))]
     pub waits: Vec<Wait>,
     /// The clock by which the new version is judged stands since then: pods of the version before have become not Ready meanwhile, too
-    /// (docs/contract.md 32). When it goes on, `verify.progressSeconds` is longer by the time that it stood.
+    /// (docs/contract.md#bad-version). When it goes on, `verify.progressSeconds` is longer by the time that it stood.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stands: Option<MicroTime>,
     /// Present when the controller wants it ended.
@@ -241,7 +241,7 @@ impl Grant {
     pub const UNLESS_SERVING_FEATURE: &str = "unlessServing";
     /// What an agent's features must contain to be given a grant with the annotation [`crate::names::annotations::DECORATIONS`].
     pub const DECORATIONS_FEATURE: &str = "decorations";
-    /// Allowance for clocks that disagree, in seconds (docs/contract.md 9).
+    /// Allowance for clocks that disagree, in seconds (docs/contract.md#grant-expiry).
     pub const CLOCK_SKEW_SECONDS: u32 = 30;
 
     /// The id of an operation: the pod's uid and the [`Self::digest`] of what the operation writes to the pod, so that the same

@@ -1,7 +1,7 @@
 //! KusionStack's PodOpsLifecycle: a protocol in a pod's labels between operators and whoever keeps pods from losing requests.
 //!
 //! Keys, their values and their order are upstream's (kuperator v0.7.4). Values are Unix nanoseconds as decimal strings, but
-//! where a value is the type of an operation. docs/contract.md 38 says who writes what.
+//! where a value is the type of an operation. docs/contract.md#podopslifecycle says who writes what.
 
 use std::collections::{BTreeMap, BTreeSet};
 

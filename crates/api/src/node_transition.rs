@@ -56,12 +56,12 @@ pub struct AgentInfo {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub features: Vec<String>,
     /// `<pod uid>/<container>` of those that it was to replace without a drain and has refused to, because they serve somebody or may
-    /// (docs/contract.md 34). One whose pod is gone is dropped.
+    /// (docs/contract.md#containers-that-serve-nobody). One whose pod is gone is dropped.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1024))]
     pub serving: Vec<String>,
     /// uids of pods whose new connections it could not hold (`HoldFailed`). Until it is another agent's word, they leave service
-    /// instead (docs/contract.md 28). One that is gone is dropped.
+    /// instead (docs/contract.md#leave-or-hold). One that is gone is dropped.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1024))]
     pub not_held: Vec<String>,

@@ -120,7 +120,7 @@ pub fn reserve(
 }
 
 /// Frees the reservations of these pods; unknown uids are ignored. Only for operations that have ended on evidence
-/// (docs/contract.md 9 and 10): time alone never releases anything.
+/// (docs/contract.md#grant-expiry and #end-of-a-reservation): time alone never releases anything.
 pub fn release<S: AsRef<str>>(spec: &mut TransitionLedgerSpec, uids: impl IntoIterator<Item = S>) {
     spec.fence = None;
     for uid in uids {
@@ -128,7 +128,7 @@ pub fn release<S: AsRef<str>>(spec: &mut TransitionLedgerSpec, uids: impl IntoIt
     }
 }
 
-/// What a new leader writes into a ledger before anything else (docs/contract.md 11), so that writes that its predecessor prepared
+/// What a new leader writes into a ledger before anything else (docs/contract.md#fencing), so that writes that its predecessor prepared
 /// fail. `None` if nothing is to be written: the ledger is empty, or it is of this epoch already, or of a later one (then
 /// [`refuse_if_deposed`] says so).
 #[must_use]

@@ -1,4 +1,4 @@
-//! What a pod's sockets are, and which of them count as inbound connections (docs/contract.md, 15).
+//! What a pod's sockets are, and which of them count as inbound connections (docs/contract.md#counted-connections).
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};

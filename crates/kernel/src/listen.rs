@@ -15,7 +15,7 @@ const GLANCE: Duration = Duration::from_millis(1);
 /// Waits for new listeners in the place of those noted before.
 ///
 /// "Gone, and then back" would be the wrong question: who asks it late sees only the new listener and waits for ever.
-/// An inode that was not there before is the right one whenever it is asked (docs/contract.md, 4).
+/// An inode that was not there before is the right one whenever it is asked (docs/contract.md#learned-gap).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListenWatch {
     /// Inodes of every listener on these ports, as it was.

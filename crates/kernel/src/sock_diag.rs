@@ -1,7 +1,7 @@
 //! Listing TCP sockets of a network namespace over netlink (`NETLINK_SOCK_DIAG`).
 //!
 //! One pass over both address families and a port filter inside the kernel, which the netlink crates do not offer, and no
-//! work per socket that is not wanted (docs/decisions.md, "Kernel messages: which libraries"). A dump costs about 0.75 µs for each
+//! work per socket that is not wanted (docs/decisions/0159-sock-diag-messages.md). A dump costs about 0.75 µs for each
 //! reported socket and 0.1 µs for each TCP socket of the *whole node*, because all namespaces share one table.
 
 pub(crate) mod reply;

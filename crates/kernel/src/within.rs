@@ -1,7 +1,7 @@
 //! Connections from within a pod: those that its other containers have to the ones that are replaced, as the proxy of a mesh has.
 //!
 //! A container's connections to itself end with it, and nobody waits for an answer. Those of other containers carry requests of clients
-//! (docs/contract.md, 15).
+//! (docs/contract.md#counted-connections).
 
 use std::collections::{BTreeSet, HashSet};
 

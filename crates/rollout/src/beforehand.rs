@@ -16,9 +16,9 @@ use crate::snapshot::{OwnWrites, Refusal, Snapshot};
 /// Which of these pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Helper {
-    /// The one that fetches an image (docs/contract.md 30).
+    /// The one that fetches an image (docs/contract.md#images-first).
     Prefetch,
-    /// The companion (33).
+    /// The companion (docs/contract.md#companion-pod).
     Companion,
 }
 

@@ -1,5 +1,5 @@
 //! A *companion pod*: one pod of a workload's next version that runs beside its own for a while. It tries the version before a
-//! pod that serves gets it, and serves itself while the only pod is away (docs/contract.md 33).
+//! pod that serves gets it, and serves itself while the only pod is away (docs/contract.md#companion-pod).
 //!
 //! It has the labels of the workload's pods, because network policies, meshes and the application itself look at them, but not
 //! those by which ReplicaSets count. The workload is its controller, so nobody adopts it, and a PodDisruptionBudget counts it

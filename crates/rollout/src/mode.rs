@@ -1,5 +1,5 @@
 //! How a pod is kept from losing requests: which policies hold for it, whether it leaves service or is held, and what its
-//! Services need for that (docs/contract.md 5, 6, 13, 28, 42).
+//! Services need for that (docs/contract.md#services-of-a-held-pod, #learned-gap, #drain-settings, #leave-or-hold, #lost-connections).
 
 mod choice;
 mod forecast;

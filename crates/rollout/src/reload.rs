@@ -1,4 +1,4 @@
-//! Restarts because of ConfigMaps and Secrets (docs/contract.md 35): which namespaces have to be read, and what is in them for
+//! Restarts because of ConfigMaps and Secrets (docs/contract.md#config-reload): which namespaces have to be read, and what is in them for
 //! each workload that reloads.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -145,7 +145,7 @@ pub struct RuleView {
     pub status: Option<PodTransitionRuleStatus>,
 }
 
-/// Whether a node has an agent (docs/contract.md 16).
+/// Whether a node has an agent (docs/contract.md#ready-agent).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AgentState {
     /// Its pod is Ready.

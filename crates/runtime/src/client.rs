@@ -29,7 +29,7 @@ pub fn in_cluster() -> Result<Client, ClientError> {
 /// If its parts don't fit together.
 pub fn of(mut config: Config) -> Result<Client, ClientError> {
     provide_crypto();
-    // A refused write is decided anew, never repeated blindly (docs/contract.md 24); watches have a back-off of their own.
+    // A refused write is decided anew, never repeated blindly (docs/contract.md#conflict); watches have a back-off of their own.
     config.default_retry = false;
     Client::try_from(config).map_err(|error| ClientError::Setup(Box::new(error)))
 }

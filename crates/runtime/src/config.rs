@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
-/// Exit code of a daemon whose settings make no sense (docs/contract.md 21; `EX_USAGE` of sysexits).
+/// Exit code of a daemon whose settings make no sense (docs/contract.md#units-and-exit-codes; `EX_USAGE` of sysexits).
 pub const EXIT_CONFIGURATION: u8 = 64;
 
 /// A setting that is missing or makes no sense.

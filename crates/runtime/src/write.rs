@@ -51,7 +51,7 @@ pub enum WriteError {
 }
 
 impl WriteError {
-    /// Whether to read again and decide again (docs/contract.md 24).
+    /// Whether to read again and decide again (docs/contract.md#conflict).
     #[must_use]
     pub const fn is_stale(&self) -> bool {
         matches!(self, Self::Conflict { .. } | Self::Gone { .. })

@@ -1,4 +1,4 @@
-//! The ConfigMaps and Secrets that the pods of a template use, and one hash of what is in them (docs/contract.md 35).
+//! The ConfigMaps and Secrets that the pods of a template use, and one hash of what is in them (docs/contract.md#config-reload).
 //!
 //! Contents never come here: every value is a hash already.
 

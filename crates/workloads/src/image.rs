@@ -49,7 +49,7 @@ impl<'a> Reference<'a> {
 /// Digest of the image that the container runs, if the runtime knows one. The runtime names it under any repository from which the
 /// node has the image: where an image was copied to several, not always under the one that the spec names. So nothing says yet
 /// that the image can be asked for by it there: like every image that a pod is brought to, it has to be shown to be on the node
-/// (docs/contract.md 30).
+/// (docs/contract.md#images-first).
 #[must_use]
 pub fn running_digest(container: &ContainerView) -> Option<&str> {
     digest_of(&container.status.as_ref()?.image_id)
@@ -153,7 +153,7 @@ pub fn is_running(container: &ContainerView) -> bool {
     container.status.as_ref().is_some_and(|status| status.running_since.is_some())
 }
 
-/// Whether the container's image is the one that `target` names: by reference, or by digest (docs/contract.md 1). Where a digest
+/// Whether the container's image is the one that `target` names: by reference, or by digest (docs/contract.md#pod-revision). Where a digest
 /// stands beside a tag on one side only, the tags decide, because that is what a restart makes of a name.
 #[must_use]
 pub fn is_same(container: &ContainerView, target: &str) -> bool {

@@ -1,5 +1,5 @@
 //! Labels of a template. Another value is set on the running pods, in the same patch as other images or alone, unless somebody would
-//! lose or find the pods by it, or has read it when they were made (docs/contract.md 44).
+//! lose or find the pods by it, or has read it when they were made (docs/contract.md#template-labels).
 
 mod selections;
 

@@ -1,4 +1,4 @@
-//! The labels of PodOpsLifecycle: what the next write to a pod is (docs/contract.md 38).
+//! The labels of PodOpsLifecycle: what the next write to a pod is (docs/contract.md#podopslifecycle).
 //!
 //! Upstream's order (kuperator v0.7.4, its mutating webhook and its lifecycle controller). What is a chain of writes there because a
 //! webhook sees only one of them is one write here where nobody waits in between. Pure: a pod and what is known of its operation in,

@@ -96,7 +96,7 @@ pub(crate) fn need<'a>(
 ) -> Need {
     let (target, recorded) = (goal.template, origin.recorded);
     let mut labels = goal.own_label_changes(pod);
-    // Where it is there, it alone decides (docs/contract.md 1).
+    // Where it is there, it alone decides (docs/contract.md#pod-revision).
     if recorded.is_some_and(|revision| revision == target.revision()) && labels.is_empty() {
         return Need::Nothing;
     }

@@ -159,7 +159,7 @@ impl Object {
         !is_held && self.opt_in() == OptIn::InPlace
     }
 
-    /// Whether its pods are to restart when a ConfigMap or Secret that they use changes (docs/contract.md 35).
+    /// Whether its pods are to restart when a ConfigMap or Secret that they use changes (docs/contract.md#config-reload).
     #[must_use]
     pub fn reloads(&self) -> bool {
         self.opt_in() != OptIn::No
@@ -167,7 +167,7 @@ impl Object {
             && self.annotations.get(annotations::RELOAD).is_some_and(|value| value == names::RELOAD_AUTO)
     }
 
-    /// Whether the guard policy's mark is on it (docs/contract.md 20).
+    /// Whether the guard policy's mark is on it (docs/contract.md#whose-hold).
     #[must_use]
     pub fn held_by_guard(&self) -> bool {
         self.annotations.contains_key(annotations::ROLLOUT)

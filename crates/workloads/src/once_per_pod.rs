@@ -1,4 +1,4 @@
-//! What is done once for each pod, when it is made or started: an operation in place leaves it as it is (docs/contract.md 29).
+//! What is done once for each pod, when it is made or started: an operation in place leaves it as it is (docs/contract.md#restart-annotations).
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Who wants that no new operation of a workload's pods begins (docs/contract.md 20).
+//! Who wants that no new operation of a workload's pods begins (docs/contract.md#whose-hold).
 
 use std::fmt;
 

@@ -53,7 +53,7 @@ impl Stage {
     }
 }
 
-/// When a companion pod tries a workload's next version before its own pods get it (docs/contract.md 33).
+/// When a companion pod tries a workload's next version before its own pods get it (docs/contract.md#companion-pod).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CompanionWish {
     /// Where it has a single pod.

@@ -1,4 +1,4 @@
-//! Where `kubectl hitless undo` and `cancel` lead, for all kinds (docs/contract.md 20).
+//! Where `kubectl hitless undo` and `cancel` lead, for all kinds (docs/contract.md#whose-hold).
 
 use crate::kind::Kind;
 use crate::object::Object;

@@ -1,4 +1,4 @@
-//! How a pod is drained: its annotation over policies over the built-in defaults (docs/contract.md 13).
+//! How a pod is drained: its annotation over policies over the built-in defaults (docs/contract.md#drain-settings).
 
 use crate::names::annotations;
 use crate::pod::{PodView, PortView, Protocol};
@@ -73,7 +73,7 @@ impl DrainSpec {
     }
 
     /// The drain of a pod: its annotation, then `policies`, the stronger ones first, then what is built in. Ports that nobody
-    /// names are treated as `told` says (the Services' appProtocol), else as the pod's containers declare them (docs/contract.md 27).
+    /// names are treated as `told` says (the Services' appProtocol), else as the pod's containers declare them (docs/contract.md#port-treatment).
     ///
     /// # Errors
     /// If something of it makes no sense: the pod is not operated before that is mended.

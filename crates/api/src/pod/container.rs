@@ -19,7 +19,7 @@ pub struct PortView {
     pub port: u16,
     /// Name, if it has one.
     pub name: Option<String>,
-    /// What travels on it, from its protocol, its name and the probes on it (docs/contract.md 27).
+    /// What travels on it, from its protocol, its name and the probes on it (docs/contract.md#port-treatment).
     pub treatment: PortTreatment,
     /// Its protocol.
     pub protocol: Protocol,

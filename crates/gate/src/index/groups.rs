@@ -99,7 +99,7 @@ impl Group {
     }
 
     /// Members that pods of this namespace find unavailable and reserved, and pods of other namespaces do not find at all: in a budget of
-    /// the whole cluster one namespace can't hold for ever what all others need (docs/contract.md 38).
+    /// the whole cluster one namespace can't hold for ever what all others need (docs/contract.md#podopslifecycle).
     pub(crate) fn aside_of(&self, namespace: Symbol) -> u64 {
         self.aside.get(&namespace).copied().unwrap_or_default()
     }

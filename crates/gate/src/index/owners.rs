@@ -25,7 +25,7 @@ pub(crate) struct Owner {
 impl Owner {
     /// What its `members` add to a budget's base, and how many of these are missing.
     ///
-    /// An owner counts with the pods it desires (docs/contract.md 7), and those of them that are not there are unavailable: else a
+    /// An owner counts with the pods it desires (docs/contract.md#unavailable-pods), and those of them that are not there are unavailable: else a
     /// scale-up would let all old pods go at once before the first new one is there. An owner of which only some pods are
     /// members (say, one zone) counts with these alone, since nobody can tell how many of them it desires.
     pub(super) fn adds(&self, members: u64) -> (u64, u64) {

@@ -39,7 +39,7 @@ pub(super) fn rules(budget: &Budget) -> Vec<Rule> {
     if let Some(seconds) = spec.soak_seconds {
         add("soakSeconds", Check::Soak { seconds });
     }
-    // Our own budgets round to the safe side (docs/contract.md 8).
+    // Our own budgets round to the safe side (docs/contract.md#rounding).
     let max = spec.max_unavailable.as_ref().map(|value| Bound::parse("maxUnavailable", value, Rounding::Down));
     match max.transpose() {
         Ok(None) => {}

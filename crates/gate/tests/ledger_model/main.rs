@@ -2,7 +2,7 @@
 //!
 //! Deciding and the ledger's arithmetic are the crate's own functions; the model adds what is around them: the API server
 //! (every write is a compare-and-swap), the watches (each object is shown as old as it likes), the agents, and the order of
-//! writes that docs/contract.md 9–11 prescribes.
+//! writes that docs/contract.md#grant-expiry, #end-of-a-reservation and #fencing prescribe.
 //!
 //! Each protection is taken away in turn, and then the checker has to find too many pods gone: a model that can't fail proves
 //! nothing.

@@ -1,4 +1,4 @@
-//! What libraries would cost in place of our own reading of `/proc` and of netlink messages (docs/decisions.md).
+//! What libraries would cost in place of our own reading of `/proc` and of netlink messages (docs/decisions/README.md#kernel-messages-which-libraries).
 //!
 //! `cargo run --release --example library_bench -p hitless-kernel`, as root. Both do the same work in turn, so that the
 //! machine's speed is the same for both. It prints the medians of the processor time and the median of the ratios. The

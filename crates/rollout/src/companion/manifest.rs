@@ -55,7 +55,7 @@ pub fn manifest(
     })
 }
 
-/// Names all that the template gives a pod and that admission may add to, too (docs/contract.md 33).
+/// Names all that the template gives a pod and that admission may add to, too (docs/contract.md#companion-pod).
 fn parts(template: &Value) -> Vec<String> {
     let list = |of: &Value, field: &str| of[field].as_array().cloned().unwrap_or_default();
     let names = |of: &Value, field: &str, key: &str| -> Vec<String> {

@@ -126,7 +126,7 @@ impl Mode {
 /// Half of the time that connections may be parked is for a machine that is busier than it was when the gap was measured.
 const SHARE_OF_CAP: u32 = 2;
 
-/// Decides (docs/contract.md 28).
+/// Decides (docs/contract.md#leave-or-hold).
 ///
 /// # Errors
 /// If the pod can neither leave nor be held.

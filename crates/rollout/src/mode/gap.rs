@@ -1,5 +1,5 @@
 //! What is remembered of how long a workload's containers are away: image patch → LISTEN of the new process, and → Ready
-//! (docs/contract.md 6).
+//! (docs/contract.md#learned-gap).
 
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde::ser::{SerializeMap as _, Serializer};

@@ -1,4 +1,4 @@
-//! What is remembered of connections that were lost when a pod of a workload became not Ready (docs/contract.md 42).
+//! What is remembered of connections that were lost when a pod of a workload became not Ready (docs/contract.md#lost-connections).
 
 use hitless_api::{Transition, TransitionResult};
 use jiff::{SignedDuration, Timestamp, Unit};

@@ -1,4 +1,4 @@
-//! Services, as far as a Hold looks at them (docs/contract.md 5).
+//! Services, as far as a Hold looks at them (docs/contract.md#services-of-a-held-pod).
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! How long a new version may take to start, as its owner has written it down (docs/contract.md 32).
+//! How long a new version may take to start, as its owner has written it down (docs/contract.md#bad-version).
 
 use hitless_api::VerifySpec;
 use hitless_api::pod::PodView;

@@ -1,5 +1,5 @@
 //! Which Services send a pod connections, who else takes them while it is away, and what a Service needs while its pod is held
-//! (docs/contract.md 5).
+//! (docs/contract.md#services-of-a-held-pod).
 
 use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashMap};

@@ -1,4 +1,4 @@
-//! A version that failed while what all pods need was away is tried once more by itself, and only once (docs/contract.md 32): when that was
+//! A version that failed while what all pods need was away is tried once more by itself, and only once (docs/contract.md#bad-version): when that was
 //! decided stands on the workload (annotation `hitless.dev/tried-again`) before anything is tried.
 
 use std::collections::BTreeSet;

@@ -1,5 +1,5 @@
 //! Whether a companion pod tries a workload's next version before one of its pods gets it, whether it serves meanwhile, and
-//! when it goes (docs/contract.md 33).
+//! when it goes (docs/contract.md#companion-pod).
 
 mod retire;
 mod room;

@@ -1,5 +1,5 @@
 //! What all pods of a workload need may be away: a database, an identity provider. Then pods of the version before are not Ready either,
-//! and that a new version is not is nobody's fault. Its clock stands, nothing new goes, and it goes on by itself (docs/contract.md 32).
+//! and that a new version is not is nobody's fault. Its clock stands, nothing new goes, and it goes on by itself (docs/contract.md#bad-version).
 //!
 //! All of it is derived from what is observed, but for since when the clock stands: that is in the grant, for its agent and the next leader.
 

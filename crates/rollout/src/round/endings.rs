@@ -1,4 +1,4 @@
-//! Which operations have ended, and on what evidence a pod's reservation is freed (docs/contract.md 10).
+//! Which operations have ended, and on what evidence a pod's reservation is freed (docs/contract.md#end-of-a-reservation).
 
 mod orphans;
 mod without_reservation;

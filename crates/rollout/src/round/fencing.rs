@@ -1,4 +1,4 @@
-//! Who may write (docs/contract.md 11).
+//! Who may write (docs/contract.md#fencing).
 
 use hitless_gate::take_over;
 

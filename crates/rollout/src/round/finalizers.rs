@@ -1,6 +1,6 @@
 //! Pods that others protect by a finalizer (`prot.podopslifecycle.kusionstack.io/…`): they still send them requests. Such a pod leaves
 //! service for an operation of ours, too, whoever protects it is told by upstream's label `preparing`, and nothing is done to it before
-//! the finalizers are gone (docs/contract.md 38).
+//! the finalizers are gone (docs/contract.md#podopslifecycle).
 
 use hitless_api::lifecycle;
 use hitless_api::pod::PodView;

@@ -1,4 +1,4 @@
-//! Learns how long workloads' containers are away when they are operated, and keeps it on the workload (docs/contract.md 6).
+//! Learns how long workloads' containers are away when they are operated, and keeps it on the workload (docs/contract.md#learned-gap).
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,5 @@
 //! Whether the images that an operation needs are on the pod's node: nothing leaves service, and nothing is held, for one that
-//! is not (docs/contract.md 30).
+//! is not (docs/contract.md#images-first).
 
 use std::borrow::Cow;
 use std::cell::OnceCell;

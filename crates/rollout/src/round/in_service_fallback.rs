@@ -1,4 +1,4 @@
-//! InService where no agent is: a gated pod must become Ready even on a node whose agent is not there (docs/contract.md 17).
+//! InService where no agent is: a gated pod must become Ready even on a node whose agent is not there (docs/contract.md#inservice-without-an-agent).
 
 use hitless_api::pod::PodView;
 use jiff::{SignedDuration, Timestamp};

@@ -1,4 +1,4 @@
-//! Pods that leave service because others serve, while nobody else serves any more: they are put back (docs/contract.md 28).
+//! Pods that leave service because others serve, while nobody else serves any more: they are put back (docs/contract.md#leave-or-hold).
 
 use hitless_api::grant::ImageChange;
 use hitless_api::pod::PodView;

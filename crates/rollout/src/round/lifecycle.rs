@@ -1,4 +1,4 @@
-//! The labels of PodOpsLifecycle on the pods that take part (docs/contract.md 38).
+//! The labels of PodOpsLifecycle on the pods that take part (docs/contract.md#podopslifecycle).
 
 use std::collections::HashMap;
 

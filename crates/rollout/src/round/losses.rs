@@ -1,4 +1,4 @@
-//! Learns whose connections are lost when a pod becomes not Ready, and keeps it on the workload (docs/contract.md 42).
+//! Learns whose connections are lost when a pod becomes not Ready, and keeps it on the workload (docs/contract.md#lost-connections).
 
 use std::collections::BTreeMap;
 

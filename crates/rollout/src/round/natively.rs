@@ -1,5 +1,5 @@
 //! The third answer beside Leave and Hold: a Deployment's own surge, where its only pod would be refused for longer in place, or one that
-//! can't be kept free of clients (docs/contract.md 28).
+//! can't be kept free of clients (docs/contract.md#leave-or-hold).
 
 use hitless_workloads::{CompanionWish, OptIn, registry};
 

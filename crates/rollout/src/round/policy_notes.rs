@@ -1,5 +1,5 @@
 //! What the authors of DrainPolicies should know: one that can't be obeyed, and one that concerns a pod which another one concerns as
-//! well, of which only one counts (docs/contract.md 13).
+//! well, of which only one counts (docs/contract.md#drain-settings).
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
 //! Load balancers outside of the cluster: who may leave a pool, which waits are over, what is wanted of each pool, and what people should
-//! know of them (docs/contract.md 37).
+//! know of them (docs/contract.md#load-balancers).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};

@@ -1,4 +1,4 @@
-//! Which prefetch pods are made and deleted (docs/contract.md 30).
+//! Which prefetch pods are made and deleted (docs/contract.md#images-first).
 
 use std::collections::{BTreeMap, BTreeSet};
 

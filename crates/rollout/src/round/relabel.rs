@@ -1,4 +1,4 @@
-//! A change of labels takes no pod away (docs/contract.md 44): rules that count who is away do not stop it where it is the only operation
+//! A change of labels takes no pod away (docs/contract.md#template-labels): rules that count who is away do not stop it where it is the only operation
 //! of its workload. Where it is not, they do, and so the pods of a workload go a few at a time.
 
 use hitless_api::GrantOp;

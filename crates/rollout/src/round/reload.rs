@@ -1,4 +1,4 @@
-//! Workloads whose pods are to restart because a ConfigMap or Secret that they use has changed (docs/contract.md 35). The restart is
+//! Workloads whose pods are to restart because a ConfigMap or Secret that they use has changed (docs/contract.md#config-reload). The restart is
 //! a change of the template, and everything else follows from that.
 
 use std::collections::{BTreeMap, BTreeSet};

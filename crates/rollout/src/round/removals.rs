@@ -1,5 +1,5 @@
 //! Pods that serve nobody and are to be deleted. The rules are asked as about every operation, but no agent is: there may be none that
-//! answers. What they allow stands in the ledger before the pod is deleted; the plan of its workload finds it there (docs/contract.md 36).
+//! answers. What they allow stands in the ledger before the pod is deleted; the plan of its workload finds it there (docs/contract.md#collaset).
 
 use hitless_api::pod::PodView;
 use hitless_api::{ObjectRef, Reservation};

@@ -1,4 +1,4 @@
-//! Pods that are held, and their Services (docs/contract.md 5): one that has no other endpoint is opened before the grant, seen open, and
+//! Pods that are held, and their Services (docs/contract.md#services-of-a-held-pod): one that has no other endpoint is opened before the grant, seen open, and
 //! closed when the operation has ended. All of it follows from what stands in Services, grants and ledgers; a leader that comes
 //! later goes on where this one stopped.
 

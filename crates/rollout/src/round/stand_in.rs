@@ -1,4 +1,4 @@
-//! Who serves while a pod is away, where the mode alone does not ask for that (docs/contract.md 28).
+//! Who serves while a pod is away, where the mode alone does not ask for that (docs/contract.md#leave-or-hold).
 
 use hitless_api::pod::PodView;
 use hitless_api::{GrantMode, GrantOp};

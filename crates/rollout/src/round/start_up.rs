@@ -1,5 +1,5 @@
 //! Starts that take much longer than any that was seen: said, and held against nobody. How long a start may take is its owner's to write
-//! down (docs/contract.md 32).
+//! down (docs/contract.md#bad-version).
 
 use hitless_api::event::{EventNote, Severity};
 use hitless_api::pod::PodView;

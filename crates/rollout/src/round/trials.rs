@@ -1,5 +1,5 @@
 //! What an operation of a pod that is not available may cost: an unverified version must not get onto more pods than may be
-//! unavailable, whatever their readiness says (docs/decisions.md, "Costs no availability now").
+//! unavailable, whatever their readiness says (docs/decisions/0040-pods-in-trial.md).
 //!
 //! All of it is derived from what is observed, so a new leader decides the same.
 

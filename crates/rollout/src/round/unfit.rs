@@ -1,6 +1,6 @@
 //! A pod that does not start with the version before either, once it has had the next one: what it keeps over a restart (a file in an
 //! `emptyDir`) may keep any version from starting in it. It ends with a new pod, never with a dead one: its version goes natively
-//! (docs/contract.md 32).
+//! (docs/contract.md#bad-version).
 
 use hitless_api::{Outcome, TransitionResult};
 use hitless_workloads::{OptIn, Plan, Stage, registry};

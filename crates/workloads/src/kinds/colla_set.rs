@@ -1,5 +1,5 @@
 //! KusionStack's CollaSets. We are their controller: pods are made and removed here, and the revisions and instance ids kept
-//! (docs/contract.md, 36).
+//! (docs/contract.md#collaset).
 
 pub(crate) mod body;
 pub(crate) mod claim;

@@ -1,5 +1,5 @@
 //! KusionStack's PodDecorations: what pods of CollaSets get beside their own template. No pods of its own: CollaSets render theirs with
-//! it ([`Decorations`]). Here its revisions are kept, and its status is reported (docs/contract.md, 36).
+//! it ([`Decorations`]). Here its revisions are kept, and its status is reported (docs/contract.md#collaset).
 
 pub(crate) mod body;
 mod choice;

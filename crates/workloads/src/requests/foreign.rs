@@ -1,4 +1,4 @@
-//! Operations of others, who say in a pod's labels that they have begun (docs/contract.md 38).
+//! Operations of others, who say in a pod's labels that they have begun (docs/contract.md#podopslifecycle).
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! KusionStack's OperationJobs: something is done once to each of some pods (docs/contract.md, 39).
+//! KusionStack's OperationJobs: something is done once to each of some pods (docs/contract.md#operationjob).
 //!
 //! What has been done is read from the pods: the agent writes the job's token together with the images, and a replaced pod has left
 //! another one in its place. The job's status records it. Until it has, nobody else may put another token on the pod. So a controller

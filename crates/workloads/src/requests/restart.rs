@@ -1,4 +1,4 @@
-//! Restarts wished by annotation on a pod, carried out exactly once (docs/contract.md 2).
+//! Restarts wished by annotation on a pod, carried out exactly once (docs/contract.md#restart-exactly-once).
 
 use hitless_api::Grant;
 use hitless_api::names::annotations;
@@ -25,7 +25,7 @@ impl RequestKind for Restarts {
 
     fn wants(&self, grant: &Grant, pod: Option<&PodView>, _: &Scene<'_, '_>) -> bool {
         let carries_out = token_of(grant).is_some_and(|token| !is_token(token));
-        // A token that changed meanwhile queues one more restart and takes nothing from this one (docs/contract.md 2).
+        // A token that changed meanwhile queues one more restart and takes nothing from this one (docs/contract.md#restart-exactly-once).
         let wished = pod.and_then(|pod| pod.annotations.get(annotations::RESTART));
         carries_out && wished.is_some_and(|token| !token.is_empty())
     }

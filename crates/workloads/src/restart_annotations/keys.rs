@@ -9,7 +9,7 @@ pub(crate) enum Says {
     Restart,
     /// Configuration has changed that something in the pod reads. Who that is nobody has said.
     ConfigChanged,
-    /// The same, by hitless, which knows who reads what has changed (docs/contract.md 35).
+    /// The same, by hitless, which knows who reads what has changed (docs/contract.md#config-reload).
     Reload,
 }
 

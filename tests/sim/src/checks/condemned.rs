@@ -197,7 +197,7 @@ fn template(object: &Object) -> Option<&Template> {
     }
 }
 
-/// How long pods of a workload may start as it is written (docs/contract.md 32), and how long the kubelet lets a container start.
+/// How long pods of a workload may start as it is written (docs/contract.md#bad-version), and how long the kubelet lets a container start.
 pub(crate) fn allowed(server: &Server, workload: &Value, by_policy: bool) -> (Micros, Option<Micros>) {
     let probe = &workload["spec"]["template"]["spec"]["containers"][0]["startupProbe"];
     let number = |field: &str, default: u64| probe[field].as_u64().unwrap_or(default);

@@ -157,7 +157,7 @@ pub(super) fn fence(namespace: &str, now: Timestamp) -> Change<'_> {
     Change::FenceLedger { namespace, fence: now.as_microsecond().to_string() }
 }
 
-/// Before a reservation is freed that may have a grant on its way, the NodeTransition is rewritten (docs/contract.md 11): what was
+/// Before a reservation is freed that may have a grant on its way, the NodeTransition is rewritten (docs/contract.md#fencing): what was
 /// prepared on an older version of it, by a deposed leader or by ourselves in a write without an answer, then fails. Only a
 /// round that sees the fence there, and still no grant, frees the reservation.
 fn free_behind_a_fence<'a>(

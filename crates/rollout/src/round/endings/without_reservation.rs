@@ -1,4 +1,4 @@
-//! Grants without a reservation: somebody has deleted the ledger, or has put an older one in its place (docs/contract.md 10).
+//! Grants without a reservation: somebody has deleted the ledger, or has put an older one in its place (docs/contract.md#end-of-a-reservation).
 
 use hitless_api::grant::ImageChange;
 use hitless_api::pod::PodView;

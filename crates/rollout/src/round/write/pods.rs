@@ -7,9 +7,9 @@ use serde_json::Value;
 /// Why the controller puts a pod in service, and no agent does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WithoutAgent {
-    /// Its node has none (docs/contract.md 17).
+    /// Its node has none (docs/contract.md#inservice-without-an-agent).
     NoAgent,
-    /// It is a companion pod, which agents leave alone (docs/contract.md 33).
+    /// It is a companion pod, which agents leave alone (docs/contract.md#companion-pod).
     Companion,
 }
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::snapshot::Version;
 
-/// Opens a Service for the time of a Hold, or makes it as its owner wants it (docs/contract.md 5).
+/// Opens a Service for the time of a Hold, or makes it as its owner wants it (docs/contract.md#services-of-a-held-pod).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceWrite {
     /// Namespace.

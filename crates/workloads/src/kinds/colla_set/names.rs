@@ -1,4 +1,4 @@
-//! Labels, keys and the finalizer of KusionStack's (upstream v0.7.4; docs/contract.md, 36).
+//! Labels, keys and the finalizer of KusionStack's (upstream v0.7.4; docs/contract.md#collaset).
 
 pub(crate) use hitless_api::lifecycle::{CONTROL, TO_DELETE};
 pub(crate) use hitless_api::names::COLLA_SET_FINALIZER as FINALIZER;

@@ -337,7 +337,7 @@ impl<'a> Planner<'a> {
         let rolling = !wishes.is_empty() && spec.replicas > 0;
         // Old pods that are about to go may be saved by a scale-up in the last moment.
         let settled = wishes.is_empty() && self.settled(live, &pods);
-        // A pause of the owner's own, and nothing changed under it (docs/contract.md 20).
+        // A pause of the owner's own, and nothing changed under it (docs/contract.md#whose-hold).
         if self.permanent && exact {
             let forget = Halted::is_over(self.deployment.object, &spec.template);
             let write = forget.then(|| halted::forget(self.deployment.object));
