@@ -114,7 +114,13 @@ fn labels_that_nobody_keeps_go_natively() {
     assert!(because.text.ends_with(
         "labels[helm.sh/chart] can't be made to running pods, because a version had it that has not reached all pods"
     ));
-    // What shows that goes with the first of the writes by which it steps aside.
+
+    // Where its ReplicaSet gets its last complete template back, what shows that goes with it: the mark keeps which kind of reason it was.
+    let mut world = World::new("in-place", 1);
+    world.set_chart(1);
+    let _ = operations(&mut world);
+    world.set_chart(0);
+    world.set_image(2);
     let mut is_marked = false;
     while let Stage::SteppingAside(because) = world.plan(&BTreeSet::new()).stage {
         assert_eq!(because.cause, Cause::Field);
