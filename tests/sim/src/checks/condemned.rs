@@ -74,6 +74,9 @@ impl Checks {
 
     /// An agent's report is about to be stored: what it judges for the first time.
     pub(crate) fn judged(&mut self, server: &Server, known: &NodeTransitionView, next: &NodeTransitionStatus) {
+        if !self.plays_native {
+            return;
+        }
         for grant in known.unfinished() {
             let Some(after) = next.transitions.iter().find(|each| each.is_of(grant)) else { continue };
             let was_bad = known.transition(grant).is_some_and(|before| before.rollback.is_some());
@@ -130,6 +133,9 @@ impl Checks {
 
     /// A controller of ours is about to write to a workload.
     pub(super) fn halted(&mut self, server: &Server, before: &Object, next: &Object) {
+        if !self.plays_native {
+            return;
+        }
         let is_new =
             |key: &str| next.annotations.get(key).is_some_and(|mark| before.annotations.get(key) != Some(mark));
         let Some(template) = template(before) else { return };

@@ -180,7 +180,7 @@ impl World {
             let Some(obstacle) = obstacle(&leader.last, &workload.view) else {
                 return Some(format!("{}: {unfinished}, and nothing says why", wish.name));
             };
-            if self.ground.server.balancer.is_none()
+            if self.ground.servers.is_some()
                 && let Err(what) = Self::exit(&explained, &workload.view.id)
             {
                 return Some(format!("{}: {unfinished}, and there is no exit: {what}", wish.name));

@@ -6,7 +6,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-mod applications;
 mod balancers;
 mod build;
 mod colla_sets;
@@ -43,10 +42,8 @@ const PAUSES: u64 = 6_000_000;
 const COLLA_SETS: u64 = 3_000_000;
 /// And from this one on deletions of CollaSets.
 const DELETIONS: u64 = 7_000_000;
-/// And from this one on servers that start late and stop slowly, nodes that are lost or have no agent, helper pods that are refused.
-const APPLICATIONS: u64 = 8_000_000;
 /// Where there is more than Kubernetes.
-const MORE: [u64; 8] = [COMPANIONS, BALANCERS, COLLA_SETS, OPERATORS, JOBS, PAUSES, DELETIONS, APPLICATIONS];
+const MORE: [u64; 7] = [COMPANIONS, BALANCERS, COLLA_SETS, OPERATORS, JOBS, PAUSES, DELETIONS];
 /// Which part of the bugs is looked for, as `1/3` to `3/3`; absent: all of them. `cargo xtask test` takes turns by commit.
 const PART: &str = "HITLESS_SIM_MUTANTS";
 /// Rollouts within which each bug must be found.
@@ -67,10 +64,9 @@ fn bugs() -> impl Iterator<Item = (u64, &'static Bug)> {
     let pauses = pauses::BUGS.iter().map(|bug| (PAUSES, bug));
     let colla_sets = colla_sets::BUGS.iter().map(|bug| (COLLA_SETS, bug));
     let deletions = deletions::BUGS.iter().map(|bug| (DELETIONS, bug));
-    let applications = applications::BUGS.iter().map(|bug| (APPLICATIONS, bug));
     let kubernetes = rounds::BUGS.iter().chain(holds::BUGS).chain(workloads::BUGS).map(|bug| (0, bug));
-    let more = companions.chain(balancers).chain(colla_sets).chain(operators).chain(jobs).chain(pauses);
-    let more = more.chain(deletions).chain(applications);
+    let more =
+        companions.chain(balancers).chain(colla_sets).chain(operators).chain(jobs).chain(pauses).chain(deletions);
     kubernetes.chain(more)
 }
 
