@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use hitless_api::GrantOp;
 use hitless_api::grant::ImageChange;
-use hitless_gate::{Allows, Denies, Reason, RuleVerdict};
+use hitless_gate::{Allows, Reason, RuleVerdict};
 use hitless_rollout::round::{Explanation, Lasting, WaitReason, unblock, words};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -222,13 +222,10 @@ impl PodAnswer {
 }
 
 fn is_about_approval(because: &Reason) -> bool {
-    matches!(
-        because,
-        Reason::Allows(Allows::Approved | Allows::ApproverIgnored { .. })
-            | Reason::Denies(
-                Denies::AwaitingApproval { .. } | Denies::ApprovalRefused { .. } | Denies::ApproverUnreachable { .. }
-            )
-    )
+    match because {
+        Reason::Allows(because) => matches!(because, Allows::Approved | Allows::ApproverIgnored { .. }),
+        Reason::Denies(because) => because.is_about_approval(),
+    }
 }
 
 fn pod(explanation: &Explanation, workload: &WorkloadStatus, status: &PodStatus) -> Option<PodAnswer> {
@@ -261,7 +258,8 @@ fn pod(explanation: &Explanation, workload: &WorkloadStatus, status: &PodStatus)
         },
         stays: match status.state {
             State::Running(_) | State::Reserved => {
-                details.rules.iter().flat_map(|verdict| &verdict.rules).any(hitless_rollout::round::rule_stays)
+                let mut rules = details.rules.iter().flat_map(|verdict| &verdict.rules);
+                rules.any(|rule| rule.lasting() != Lasting::ByItself)
             }
             State::UpToDate | State::Waiting | State::Ended(_) => lasting != Lasting::ByItself,
         },

@@ -65,7 +65,6 @@ pub use companions::{Companion, wants_all};
 pub use endings::Read;
 pub use explain::{Details, Explanation, PodReport, WorkloadReport, explain};
 pub use hitless_gate::Lasting;
-pub use lasting::rule_stays;
 pub use pool_wait::PoolWait;
 pub use reload::Reload;
 pub use service_publishing::READY_FOR;

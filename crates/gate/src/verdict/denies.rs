@@ -142,8 +142,15 @@ pub enum Denies {
 }
 
 impl Denies {
+    /// Whether it counts pods that are away, or would be by an operation.
+    #[must_use]
+    pub fn counts_who_is_away(&self) -> bool {
+        matches!(self.who(), Some(Who::Down | Who::DownOnNode | Who::InTrial))
+    }
+
     /// It is an approver who is waited for.
-    pub(crate) fn is_about_approval(&self) -> bool {
+    #[must_use]
+    pub fn is_about_approval(&self) -> bool {
         matches!(self, Self::AwaitingApproval { .. } | Self::ApprovalRefused { .. } | Self::ApproverUnreachable { .. })
     }
 

@@ -126,12 +126,6 @@ impl<'v> Roots<'v> {
     }
 }
 
-/// Whether the rule is in the way until somebody does something: no time and no operation that is under way changes its answer.
-#[must_use]
-pub fn rule_stays(rule: &RuleVerdict) -> bool {
-    rule_lasting(rule, false) != Lasting::ByItself
-}
-
 /// What it takes until the rule is in the way no more. `beside_companion`: as in [`PodVerdict`].
 fn rule_lasting(rule: &RuleVerdict, beside_companion: bool) -> Lasting {
     if beside_companion && wants_all(rule) { Lasting::ByItself } else { rule.lasting() }

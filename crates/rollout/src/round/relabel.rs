@@ -11,7 +11,10 @@ impl<'a> Basis<'a, '_> {
     /// The answer to a pod that is about to go.
     pub(super) fn unless_labels_only(&self, operable: &Operable<'a>, answer: Verdict, draft: &Draft<'a>) -> Verdict {
         let is_relabel = operable.intent.operation.op == GrantOp::Relabel;
-        if answer.allowed || !is_relabel || !answer.denied().all(|rule| rule.denies().is_some_and(counts_who_is_away)) {
+        if answer.allowed
+            || !is_relabel
+            || !answer.denied().all(|rule| rule.denies().is_some_and(Denies::counts_who_is_away))
+        {
             return answer;
         }
         let Some(workload) = self.wishes.workload_of(operable.pod) else { return answer };
@@ -22,16 +25,4 @@ impl<'a> Basis<'a, '_> {
         });
         Verdict { allowed, ..answer }
     }
-}
-
-fn counts_who_is_away(because: &Denies) -> bool {
-    matches!(
-        because,
-        Denies::MaxUnavailable { .. }
-            | Denies::MinAvailable { .. }
-            | Denies::MaxUnverified { .. }
-            | Denies::MaxUnavailableNodes { .. }
-            | Denies::MaxUnavailableDomains { .. }
-            | Denies::PerNodeMinAvailable { .. }
-    )
 }

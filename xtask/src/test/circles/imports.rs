@@ -77,20 +77,15 @@ impl Reader<'_> {
 
     /// The file in which a path ends.
     fn file(&self, path: &[String]) -> Option<Module> {
-        let (first, rest) = path.split_first()?;
-        let mut rest = rest;
+        let (first, mut rest) = path.split_first()?;
         let mut at = match first.as_str() {
             "crate" => Module::new(),
             "self" => self.module.clone(),
             "super" => {
-                let mut at = self.module.clone();
-                at.pop();
-                while let Some((next, more)) = rest.split_first().filter(|(next, _)| *next == "super") {
-                    debug_assert_eq!(next, "super");
-                    at.pop();
-                    rest = more;
-                }
-                at
+                let more = rest.iter().take_while(|name| *name == "super").count();
+                rest = rest.split_at(more).1;
+                let parents = self.module.len().saturating_sub(1 + more);
+                self.module.iter().take(parents).cloned().collect()
             }
             name => self.names.get(name).or(self.own(name).as_ref())?.clone(),
         };
