@@ -8,6 +8,8 @@ mod reports;
 mod run;
 mod servers;
 
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::ensure;
@@ -29,6 +31,9 @@ pub(super) struct Applications {
     /// Seconds after which a rollout that has not ended counts as stuck.
     #[arg(long, default_value_t = 240)]
     seconds: u64,
+    /// Cases that run at the same time: most of a case's time it waits.
+    #[arg(long, default_value_t = 1)]
+    at_once: usize,
     /// Print the names of all cases, and end.
     #[arg(long)]
     list: bool,
@@ -73,6 +78,7 @@ fn all() -> Vec<Case> {
 
 fn wanted(options: &Applications) -> anyhow::Result<Vec<Case>> {
     ensure!((1..=20).contains(&options.rollouts), "--rollouts: use 1 to 20");
+    ensure!((1..=8).contains(&options.at_once), "--at-once: use 1 to 8");
     let mut cases = all();
     let names: Vec<&str> = cases.iter().map(|case| case.name).collect();
     let names = names.join(", ");
@@ -94,21 +100,15 @@ pub(super) fn run(options: &Applications, stack: &Stack, json: bool) -> anyhow::
         }
         return Ok(());
     }
-    let mut figures = Figures { cases: Vec::new(), worse: 0, stuck: 0, wrong_success: 0 };
     println!("{}", line(&HEAD));
-    for case in &cases {
-        if let Some(server) = case.server() {
-            server.push(&stack.cluster)?;
-        }
-        for figure in measure(options, stack, case)? {
-            println!("{}", line(&columns(&figure)));
-            println!("    {}", figure.seen.words);
-            figures.worse += usize::from(figure.is_worse());
-            figures.stuck += usize::from(figure.seen.is_stuck);
-            figures.wrong_success += usize::from(figure.seen.is_wrong);
-            figures.cases.push(figure);
-        }
-    }
+    let all = measure_all(options, stack, cases)?;
+    let count = |is: fn(&Figure) -> bool| all.iter().filter(|figure| is(figure)).count();
+    let figures = Figures {
+        worse: count(Figure::is_worse),
+        stuck: count(|figure| figure.seen.is_stuck),
+        wrong_success: count(|figure| figure.seen.is_wrong),
+        cases: all,
+    };
     if json {
         println!("{}", serde_json::to_string(&figures)?);
         return Ok(());
@@ -118,6 +118,40 @@ pub(super) fn run(options: &Applications, stack: &Stack, json: bool) -> anyhow::
         figures.worse, figures.stuck, figures.wrong_success
     );
     Ok(())
+}
+
+/// Several cases at once, each printed when it has ended. The first one that fails ends the others before their next case.
+fn measure_all(options: &Applications, stack: &Stack, cases: Vec<Case>) -> anyhow::Result<Vec<Figure>> {
+    let left = Mutex::new(VecDeque::from(cases));
+    let next = || left.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+    let printing = Mutex::new(());
+    let worker = || {
+        let mut figures = Vec::new();
+        while let Some(case) = next() {
+            let pushed = case.server().map_or(Ok(()), |server| server.push(&stack.cluster));
+            let measured = pushed.and_then(|()| measure(options, stack, &case)).inspect_err(|_failed| {
+                left.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            })?;
+            let _one_at_a_time = printing.lock().unwrap_or_else(PoisonError::into_inner);
+            for figure in &measured {
+                println!("{}", line(&columns(figure)));
+                println!("    {}", figure.seen.words);
+            }
+            figures.extend(measured);
+        }
+        Ok(figures)
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..options.at_once).map(|_| scope.spawn(worker)).collect();
+        let mut all = Vec::new();
+        for worker in workers {
+            let measured: anyhow::Result<Vec<Figure>> =
+                worker.join().map_err(|_panicked| anyhow::anyhow!("a thread panicked, see above"))?;
+            all.extend(measured?);
+        }
+        all.sort_by_key(|figure| (figure.case, figure.rollout));
+        Ok(all)
+    })
 }
 
 /// Both at the same time, so that both have the same machine.
