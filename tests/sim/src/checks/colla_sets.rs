@@ -17,8 +17,6 @@ use crate::watch::Key;
 
 /// Label of a pod: its instance id.
 const INSTANCE_ID: &str = "collaset.kusionstack.io/instance-id";
-/// A controller's cache may be behind by so much.
-const BEHIND: Micros = 60 * SECOND;
 
 /// What is known of them beside the objects.
 #[derive(Default)]
@@ -38,17 +36,6 @@ struct Asked {
     most: usize,
     /// Pods may go for good: fewer were wanted, or others took their place. Of these any number goes at a time.
     surplus: bool,
-    /// When more were wanted for the last time.
-    raised_at: Option<Micros>,
-    /// uids of pods that were made shortly after that. Whoever sees them, and not yet that more are wanted, has them as too many.
-    added: BTreeSet<String>,
-}
-
-impl Asked {
-    /// More pods are wanted since a moment that somebody may not know of.
-    fn just_raised(&self, now: Micros) -> bool {
-        self.raised_at.is_some_and(|at| now < at + BEHIND)
-    }
 }
 
 impl Checks {
@@ -94,9 +81,6 @@ impl Checks {
         self.colla_sets.most.insert(uid.clone(), before.max(replicas(set)));
         let asked = self.colla_sets.asked.entry(uid.clone()).or_default();
         let policy = set.json["spec"]["updateStrategy"]["podUpgradePolicy"].as_str().unwrap_or_default();
-        if replicas(set) > asked.now {
-            (asked.raised_at, asked.added) = (Some(server.now), BTreeSet::new());
-        }
         asked.surplus |= replicas(set) < asked.now || policy.starts_with("Replace");
         (asked.now, asked.most) = (replicas(set), asked.most.max(replicas(set)));
     }
@@ -111,16 +95,11 @@ impl Checks {
     /// Of pods that serve nobody and are to be made anew, places for no more removals than a quarter of the most pods that were ever wanted,
     /// one at least, are in a ledger at a time, whatever probes say. Whoever adds one has read the ledger that it is added to, so this holds
     /// however old the rest is that he has seen; of what is away without such a place that can't be said. No pod goes without
-    /// ([`unasked`]), so no more are deleted either. One that has just been added by somebody else, after more were wanted, is no pod
-    /// that is made anew for whoever does not know yet that more are wanted: it is one too many.
+    /// ([`unasked`]), so no more are deleted either.
     pub(super) fn too_many_anew(&self, server: &Server, places: &TransitionLedgerSpec) -> Option<String> {
         let mut counts: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
         for (uid, _) in places.reservations.iter().filter(|(_, place)| place.removal) {
             let Some(owner) = server.pods.get(uid.as_str()).and_then(|pod| pod.view.owner.as_ref()) else { continue };
-            let asked = self.colla_sets.asked.get(&owner.uid);
-            if asked.is_some_and(|asked| asked.just_raised(server.now) && asked.added.contains(uid.as_str())) {
-                continue;
-            }
             counts.entry(owner.uid.as_str()).or_insert((0, owner.name.as_str())).0 += 1;
         }
         counts.into_iter().find_map(|(uid, (count, name))| {
@@ -143,9 +122,6 @@ impl Checks {
             return self.fail(server.now, format!("pod {name} was made for nobody"));
         };
         let uid = &set.view.id.uid;
-        if let Some(asked) = self.colla_sets.asked.get_mut(uid).filter(|asked| asked.just_raised(server.now)) {
-            asked.added.insert(pod.id.uid.clone());
-        }
         if let Some(other) = live(server, uid).find(|other| id(other) == id(pod)) {
             let id = id(pod).unwrap_or("?");
             return self.fail(server.now, format!("pod {name} was made for id {id}, which pod {} has", other.id.name));
