@@ -206,7 +206,10 @@ impl fmt::Display for Selector<'_> {
 }
 
 fn form<S: AsRef<str>>(key: &str, operator: &str, values: &[S]) -> String {
-    let values = || values.iter().map(AsRef::as_ref).collect::<Vec<_>>().join(",");
+    let mut values: Vec<&str> = values.iter().map(AsRef::as_ref).collect();
+    // As kubectl prints it, in whatever order it was written.
+    values.sort_unstable();
+    let values = || values.join(",");
     match operator {
         "In" => format!("{key} in ({})", values()),
         "NotIn" => format!("{key} notin ({})", values()),
@@ -253,6 +256,8 @@ mod tests {
         };
         for (key, operator, values, expected) in [
             ("app", "In", &["api", "web"][..], true),
+            ("app", "In", &["web", "zone", "api"], true),
+            ("app", "NotIn", &["web", "zone", "api"], false),
             ("app", "In", &["api"], false),
             ("zone", "In", &["a"], false),
             ("app", "NotIn", &["web"], false),
