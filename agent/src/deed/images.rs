@@ -5,8 +5,9 @@ mod trouble;
 use std::collections::BTreeMap;
 
 use hitless_api::grant::ImageChange;
+use hitless_api::names::annotations;
 use hitless_api::pod::{ContainerView, PodView};
-use hitless_api::{Grant, JsonPatch};
+use hitless_api::{Change, Grant, JsonPatch};
 use jiff::Timestamp;
 
 use super::{Baseline, Effect, Progress, Reason, metadata, names, runs};
@@ -99,7 +100,18 @@ impl<'a> Images<'a> {
                 .test(&image, from)
                 .replace(&image, to);
         }
-        metadata::patch(patch, grant, pod, direction)
+        let replaced = (direction == Direction::Forward && !self.is_as_granted(&pod.view)).then(|| self.ids(&pod.view));
+        metadata::patch(patch, grant, pod, direction, replaced)
+    }
+
+    /// The annotation that names the containers which run now: the patch is to end them, and they are not those of the grant.
+    fn ids(self, pod: &PodView) -> (String, Change) {
+        let id = |container: &ContainerView| {
+            let status = container.status.as_ref().filter(|status| !status.container_id.is_empty())?;
+            Some((container.name.clone(), status.container_id.clone()))
+        };
+        let ids: BTreeMap<String, String> = self.containers(pod).filter_map(id).collect();
+        (annotations::REPLACED.to_owned(), Change { from: None, to: Some(serde_json::json!(ids).to_string()) })
     }
 
     pub(super) fn is_as_granted(self, pod: &PodView) -> bool {
@@ -172,7 +184,7 @@ impl<'a> Images<'a> {
         let Some(status) = &container.status else { return false };
         let name = &container.name;
         let known = |ids: &BTreeMap<String, String>| ids.get(name) == Some(&status.container_id);
-        let is_old = known(&self.grant.before) || baseline.ids.is_some_and(known);
+        let is_old = known(&self.grant.before) || baseline.ids.is_some_and(known) || known(&was_to_end(pod));
         // The old container may have crashed after the grant and so have another id; then it runs since before the pod left.
         let started_late_enough = match (status.running_since, baseline.out_since) {
             (Some(running), Some(out_since)) => running >= out_since,
@@ -194,7 +206,7 @@ impl<'a> Images<'a> {
         let Some(status) = &container.status else { return false };
         let (name, id) = (&container.name, &status.container_id);
         // Patched back before the kubelet had touched it.
-        let is_original = self.grant.before.get(name) == Some(id);
+        let is_original = self.grant.before.get(name) == Some(id) || was_to_end(pod).get(name) == Some(id);
         let is_new = match undone {
             Some(before) => before.get(name) != Some(id),
             // The one that is being undone may have been started in the very moment in which that was decided.
@@ -202,6 +214,12 @@ impl<'a> Images<'a> {
         };
         is_ready(container) && is_observed(pod) && (is_original || is_new)
     }
+}
+
+/// containerID by container name, as the last image patch has written it; none if it needed not.
+fn was_to_end(pod: &PodView) -> BTreeMap<String, String> {
+    let text = pod.annotations.get(annotations::REPLACED);
+    text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
 }
 
 /// The kubelet has taken note of the pod's spec as it is now, as far as it tells.

@@ -58,7 +58,7 @@ impl<'a> Labels<'a> {
     pub(super) fn patch(self, pod: &NodePod, direction: Direction) -> JsonPatch {
         let patch =
             JsonPatch::of(&pod.view.id.uid).test(&["metadata", "resourceVersion"], pod.view.resource_version.as_str());
-        metadata::patch(patch, self.grant, pod, direction)
+        metadata::patch(patch, self.grant, pod, direction, None)
     }
 }
 

@@ -34,10 +34,17 @@ fn changed<'a>(changes: &'a BTreeMap<String, Change>, present: &BTreeMap<String,
     changes.iter().find(|change| !is_known(change)).map(|(key, _)| key.as_str())
 }
 
-/// `patch`, and what it changes of labels and annotations.
-pub(super) fn patch(patch: JsonPatch, grant: &Grant, pod: &NodePod, direction: Direction) -> JsonPatch {
+/// `patch`, and what it changes of labels and annotations; with an annotation that the grant does not know.
+pub(super) fn patch(
+    patch: JsonPatch,
+    grant: &Grant,
+    pod: &NodePod,
+    direction: Direction,
+    annotation: Option<(String, Change)>,
+) -> JsonPatch {
     let patch = map(patch, "labels", &grant.labels, pod.has_labels, direction);
-    map(patch, "annotations", &grant.annotations, pod.has_annotations, direction)
+    let annotations = grant.annotations.clone().into_iter().chain(annotation).collect();
+    map(patch, "annotations", &annotations, pod.has_annotations, direction)
 }
 
 fn map(

@@ -147,3 +147,34 @@ fn a_name_and_the_same_one_with_a_digest_are_two_images_where_the_grant_names_bo
     assert_eq!(is_changed("c:1@sha256:22", &unpinned), Some(true));
     assert_eq!(is_changed("c:1@sha256:11@sha256:22", &unpinned), None);
 }
+
+/// A container crashes after the grant, and the kubelet starts it again during the drain. The agent that patches is killed at once: the
+/// next one has only the pod.
+#[test]
+fn what_the_patch_was_to_end_is_never_taken_for_the_new_container() {
+    let mut grant = grant(&BTreeMap::new(), &BTreeMap::new());
+    grant.before.insert("c".into(), "c://1".into());
+    let running = |id: &str, object: &Value| {
+        let mut object = object.clone();
+        object["status"]["containerStatuses"] = json!([{"name": "c", "image": "c:1", "imageID": "", "ready": true, "restartCount": 1,
+            "containerID": id, "state": {"running": {"startedAt": "2026-01-01T00:00:20Z"}}}]);
+        object
+    };
+    let effect = |object: &Value| {
+        let out_since = Some("2026-01-01T00:00:10Z".parse().unwrap());
+        Images::new(&grant).effect(&node_pod(object).view, Baseline { ids: None, out_since })
+    };
+    let before = object(&Map::new(), &Map::new(), "c:1");
+    let patched = |id: &str| {
+        let crashed = running(id, &before);
+        apply(&crashed, Deed::of(&grant).patch(&node_pod(&crashed), Direction::Forward)).unwrap()
+    };
+    // As granted: the grant names it, and nothing more is written.
+    let as_granted = patched("c://1");
+    assert_eq!(as_granted["metadata"].get("annotations"), None);
+    assert_eq!(effect(&as_granted), Effect::Stopping("c".into()));
+    let again = patched("c://2");
+    assert_eq!(again["metadata"]["annotations"]["hitless.dev/replaced"], r#"{"c":"c://2"}"#);
+    assert_eq!(effect(&again), Effect::Stopping("c".into()));
+    assert_eq!(effect(&running("c://3", &again)), Effect::Ready);
+}

@@ -94,6 +94,9 @@ fn granted() -> Vec<Row> {
         {"op": "remove", "path": "/metadata/labels/come"},
         {"op": "replace", "path": "/spec/containers/0/image", "value": "web:1"}]);
     let sync = json!([{"op": "add", "path": "/metadata/annotations/hitless.dev~1config-sync", "value": "now"}]);
+    let replaced = json!([
+        {"op": "replace", "path": "/spec/containers/0/image", "value": "web:2"},
+        {"op": "add", "path": "/metadata/annotations/hitless.dev~1replaced", "value": "{}"}]);
     vec![
         allowed_as(
             Who::Agent,
@@ -143,6 +146,11 @@ fn granted() -> Vec<Row> {
             [("/metadata/annotations/hitless.dev~1config-sync", json!("now"))],
         ),
         denied(Who::Agent, "and of no other pod", "no reservation for this pod", patch("free", sync)),
+        allowed(
+            Who::Agent,
+            "with the image an agent names the containers that it is to end",
+            patch("reserved", replaced),
+        ),
         allowed(Who::Agent, "an agent puts any pod of its node into service", in_service("left", "True")),
         allowed(Who::Agent, "an agent puts a new pod into service", in_service("fresh", "True")),
         allowed(Who::Agent, "an agent may say more about a pod that is out of service", in_service("left", "False")),
