@@ -212,9 +212,10 @@ impl<'a> Basis<'a, '_> {
         (!agent.can(feature)).then(|| WaitReason::AgentTooOld { node: node.to_owned(), cannot })
     }
 
-    /// Whether a pod of its workload that comes before it waits.
+    /// Whether a pod of its workload that comes before it waits. One that is not available anyway has no turn: those before it may wait
+    /// for nothing but that it serves again.
     pub(super) fn not_its_turn(&self, in_turn: &InTurn<'_>, pod: &Operable<'_>) -> Option<WaitReason> {
-        let workload = self.workload_of_operation(pod)?;
+        let workload = self.workload_of_operation(pod).filter(|_| pod.pod.available())?;
         let first = in_turn.before(workload, pod.rank)?;
         let kind = registry::of_workload(&self.wishes.plans[workload].workload.group_kind)?;
         let kind = kind.resources().first().map_or("", |own| own.group_kind.kind.as_ref());

@@ -6,7 +6,7 @@ use hitless_api::pod::PodView;
 use hitless_api::{Grant, TransitionBudget};
 use hitless_rollout::gate_cache::GateCache;
 use hitless_rollout::round::{Lasting, Round, WaitReason, explain};
-use hitless_rollout::snapshot::{AgentState, NodeTransitionView, Snapshot};
+use hitless_rollout::snapshot::{AgentState, NodeTransitionView, NodeView, Snapshot};
 use hitless_workloads::{Object, registry};
 use serde_json::{Value, json};
 
@@ -41,15 +41,29 @@ pub(crate) fn pod(name: &str, image: &str, revision: &str, created: &str) -> Val
 
 /// A StatefulSet with `partition: 1` in mid-change. Its only pod was deleted meanwhile and came up at the new version.
 pub(crate) fn below_the_partition() -> Snapshot {
-    let (first, second, third) = ("2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z", "2026-01-02T01:00:00Z");
+    with_revisions([(1, "2026-01-01T00:00:00Z"), (2, "2026-01-02T00:00:00Z")])
+}
+
+/// The same; number and time of the old and of the new revision.
+fn with_revisions([old, new]: [(i64, &str); 2]) -> Snapshot {
+    let (first, third) = ("2026-01-01T00:00:00Z", "2026-01-02T01:00:00Z");
     let strategy = json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 1}});
     let mut set = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": meta("web", first),
         "spec": {"replicas": 1, "template": template("web:v2"), "updateStrategy": strategy},
         "status": {"observedGeneration": 2, "updateRevision": "new", "currentRevision": "old", "updatedReplicas": 1}});
     set["metadata"]["annotations"] = json!({"hitless.dev/update": "in-place"});
     let held = registry::of_workload(&read(&set).id.group_kind).unwrap().held(set);
-    let objects = [held, revision("old", 1, first, "web:v1"), revision("new", 2, second, "web:v2")];
+    let objects = [held, revision("old", old.0, old.1, "web:v1"), revision("new", new.0, new.1, "web:v2")];
     scene::snapshot(&objects, view(&pod("web-0", "web:v2", "new", third)), &["web:v1", "web:v2"])
+}
+
+/// The template went back to the old revision once, which has the highest number since.
+#[test]
+fn a_pod_below_the_partition_goes_back_also_where_both_revisions_are_of_the_same_second() {
+    let second = "2026-01-01T00:00:00Z";
+    let snapshot = with_revisions([(3, second), (2, second)]);
+    let to: Vec<String> = granted(&decide(&snapshot)).iter().map(|grant| grant.containers["web"].to.clone()).collect();
+    assert_eq!(to, ["web:v1"]);
 }
 
 pub(crate) fn granted(round: &Round) -> Vec<Grant> {
@@ -222,4 +236,36 @@ fn who_waits_for_another_pods_turn_waits_for_what_that_one_does() {
     }
     let turn = round.verdicts.iter().find(|verdict| verdict.pod.name == "web-0").unwrap();
     assert_eq!((turn.waiting.as_ref().unwrap().reason(), turn.lasting()), ("NotItsTurn", Lasting::ByItself));
+}
+
+/// The first in order waits for its image, and may wait for ever; the last one serves nobody, and waits for nothing but its operation.
+#[test]
+fn a_pod_that_serves_nobody_goes_whatever_its_turn_is() {
+    let of_pods = |change: fn(&mut Value)| {
+        let first = "2026-01-01T00:00:00Z";
+        let pods = ["web-0", "web-1", "web-2"].map(|name| {
+            let mut pod = pod(name, "web:v1", "old", first);
+            match name {
+                "web-0" => change(&mut pod),
+                "web-2" => pod["spec"]["nodeName"] = json!("n2"),
+                _ => {}
+            }
+            Arc::new(view(&pod))
+        });
+        let mut snapshot = after_the_first(first).with_pods(pods.to_vec());
+        let other = NodeView { name: "n2".to_owned(), uid: "uid-n2".to_owned(), ..NodeView::default() };
+        snapshot.nodes.insert("n2".to_owned(), Arc::new(other));
+        snapshot.agents.insert("n2".to_owned(), AgentState::Ready);
+        let round = decide(&snapshot);
+        let names: Vec<String> = granted(&round).into_iter().map(|grant| grant.pod.name).collect();
+        (names, round)
+    };
+    let (names, round) = of_pods(|_| {});
+    let waits = |round: &Round, name: &str| {
+        let verdict = round.verdicts.iter().find(|verdict| verdict.pod.name == name).unwrap();
+        verdict.waiting.as_ref().map(WaitReason::reason)
+    };
+    assert_eq!((names, waits(&round, "web-2")), (Vec::new(), Some("ImagePulling")));
+    let (names, round) = of_pods(|pod| pod["status"]["conditions"][0]["status"] = json!("False"));
+    assert_eq!(names, ["web-0"], "{:?}", round.verdicts);
 }

@@ -189,8 +189,9 @@ fn kept_back<'a>(
         let label = pod.labels.get(labels::CONTROLLER_REVISION_HASH);
         let of_pod = revisions().find(|each| Some(&each.object.id.name) == label);
         of_pod.is_some_and(|each| {
-            // A revision that the template goes back to gets the highest number, and stays as old as it is.
-            let is_later = each.body.number > current.body.number || each.object.created > current.object.created;
+            // A revision that the template goes back to gets the highest number, and stays as old as it is. Times are of seconds: of two
+            // of the same one the current one is taken for the older, as all pods had it once.
+            let is_later = each.body.number > current.body.number || each.object.created >= current.object.created;
             is_later
                 && each.object.id.name != name
                 && back.allows(&each.body.shape)

@@ -7,10 +7,10 @@ use hitless_api::lifecycle::TO_DELETE;
 use hitless_api::names::labels;
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, TransitionLedgerSpec};
-use hitless_workloads::Object;
+use hitless_workloads::{Body, Object};
 use hitless_world::kubelet::runs;
 
-use super::{Checks, budget};
+use super::{Checks, Seen, budget};
 use crate::clock::{Micros, SECOND};
 use crate::server::{Server, WorkloadObject};
 use crate::watch::Key;
@@ -63,6 +63,17 @@ fn live<'a>(server: &'a Server, uid: &'a str) -> impl Iterator<Item = &'a Arc<Po
     server.pods.values().map(|pod| &pod.view).filter(own).filter(|pod| !pod.terminating && !pod.finished)
 }
 
+/// How many pods of the CollaSet a controller has seen beyond those that are wanted, if what it has seen of the CollaSet is old.
+fn beyond(server: &Server, seen: &Seen, uid: &str) -> usize {
+    let Some(known) = seen.objects.iter().find(|object| object.id.uid == uid) else { return 0 };
+    let is_old = |set: &&WorkloadObject| set.view.id.uid == uid && set.view.resource_version != known.resource_version;
+    let Body::CollaSet(body) = &known.body else { return 0 };
+    let Some(now) = server.objects_of("CollaSet").find(is_old) else { return 0 };
+    let is_its = |pod: &&Arc<PodView>| pod.owner.as_ref().is_some_and(|owner| owner.uid == uid) && !pod.terminating;
+    let there = seen.pods.iter().filter(is_its).count();
+    if replicas(now) > body.replicas { there.saturating_sub(body.replicas) } else { 0 }
+}
+
 fn replicas(set: &WorkloadObject) -> usize {
     set.json["spec"]["replicas"].as_u64().and_then(|count| usize::try_from(count).ok()).unwrap_or_default()
 }
@@ -95,8 +106,14 @@ impl Checks {
     /// Of pods that serve nobody and are to be made anew, places for no more removals than a quarter of the most pods that were ever wanted,
     /// one at least, are in a ledger at a time, whatever probes say. Whoever adds one has read the ledger that it is added to, so this holds
     /// however old the rest is that he has seen; of what is away without such a place that can't be said. No pod goes without
-    /// ([`unasked`]), so no more are deleted either.
-    pub(super) fn too_many_anew(&self, server: &Server, places: &TransitionLedgerSpec) -> Option<String> {
+    /// ([`unasked`]), so no more are deleted either. A controller that has not seen yet that more pods are wanted gives up those that it
+    /// sees beyond the number that it knows, as native controllers do; so many come on top.
+    pub(super) fn too_many_anew(
+        &self,
+        server: &Server,
+        places: &TransitionLedgerSpec,
+        seen: Option<&Seen>,
+    ) -> Option<String> {
         let mut counts: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
         for (uid, _) in places.reservations.iter().filter(|(_, place)| place.removal) {
             let Some(owner) = server.pods.get(uid.as_str()).and_then(|pod| pod.view.owner.as_ref()) else { continue };
@@ -104,7 +121,7 @@ impl Checks {
         }
         counts.into_iter().find_map(|(uid, (count, name))| {
             let asked = self.colla_sets.asked.get(uid).filter(|asked| !asked.surplus)?;
-            let bound = (asked.most / 4).max(1);
+            let bound = (asked.most / 4).max(1) + seen.map_or(0, |seen| beyond(server, seen, uid));
             (count > bound)
                 .then(|| format!("{count} pods of CollaSet {name} are made anew at a time, and {bound} may be"))
         })

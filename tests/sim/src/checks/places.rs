@@ -47,7 +47,7 @@ impl Checks {
         if added.is_empty() {
             return;
         }
-        if let Some(what) = self.too_many_anew(server, after) {
+        if let Some(what) = self.too_many_anew(server, after, seen) {
             self.fail(server.now, what);
         }
         for place in added.iter().filter_map(|uid| after.reservations.get(*uid)) {

@@ -3,7 +3,7 @@
 use hitless_api::names::{annotations, labels};
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, Outcome};
-use hitless_rollout::round::Round;
+use hitless_rollout::round::{Round, WaitReason};
 use hitless_workloads::{Body, Object, Template};
 use hitless_world::native::stateful_set::ordinal;
 use serde_json::Value;
@@ -18,8 +18,10 @@ impl World {
     /// Checks everything; `cured`: every rollout that is not hopeless must have reached its target.
     pub(super) fn rest(&mut self, cured: bool) -> bool {
         let sets = self.colla_sets_at_rest();
-        let faults =
-            sets.or_else(|| self.pods_at_rest()).or_else(|| self.places_at_rest()).or_else(|| self.services_at_rest());
+        let faults = sets
+            .or_else(|| self.pods_at_rest(cured))
+            .or_else(|| self.places_at_rest())
+            .or_else(|| self.services_at_rest());
         let faults = faults
             .or_else(|| self.operations_at_rest())
             .or_else(|| self.bad_versions_at_rest())
@@ -33,7 +35,7 @@ impl World {
         true
     }
 
-    fn pods_at_rest(&self) -> Option<String> {
+    fn pods_at_rest(&self, cured: bool) -> Option<String> {
         self.ground.server.pods.values().map(|pod| &pod.view).find_map(|pod| {
             let name = &pod.id.name;
             if pod.terminating && self.is_on_lost_node(pod.node.as_deref()) {
@@ -52,8 +54,9 @@ impl World {
                 let is_needed = held.any(|each| each.view.id.uid == owner);
                 return (!is_needed).then(|| format!("companion pod {name} was left behind"));
             }
-            if pod.labels.contains_key(labels::COMPANION) && self.is_unneeded(pod) {
-                return Some(format!("companion pod {name} was left in service"));
+            if pod.labels.contains_key(labels::COMPANION) && self.is_unneeded(pod) && !self.is_kept_by_rules(pod, cured)
+            {
+                return Some(format!("companion pod {name} was left in service: {}", self.unrest()));
             }
             if !pod.in_service().is_some_and(|is| is.is_true) && !self.is_on_lost_node(pod.node.as_deref()) {
                 return Some(format!("pod {name} was left out of service"));
@@ -75,6 +78,13 @@ impl World {
         let wish = self.user.wishes.iter().find(|wish| wish.name == owner.name && wish.namespace == owner.namespace);
         let is_served = server.pods.values().any(|pod| own(&pod.view) && pod.view.available());
         is_served && !workload.view.held_by_guard() && wish.is_none_or(|wish| !wish.hopeless)
+    }
+
+    /// The last decision names a rule that does not let the pod go. Once all is cured none does.
+    fn is_kept_by_rules(&self, pod: &PodView, cured: bool) -> bool {
+        let leader = self.controllers.iter().find(|each| each.leads(self.ground.now)).filter(|_| !cured);
+        let mut verdicts = leader.into_iter().flat_map(|leader| &leader.last.verdicts);
+        verdicts.any(|verdict| verdict.pod.uid == pod.id.uid && verdict.waiting == Some(WaitReason::Rules))
     }
 
     fn runs_well(&self, pod: &PodView) -> bool {

@@ -32,7 +32,8 @@ pub(in crate::round) fn retiring<'a>(
             let other = wishes.pods.get(*other).filter(|other| other.id.uid != pod.id.uid);
             other.and_then(|other| wishes.owner(other)).is_some_and(|workload| workload.uid == owner)
         };
-        if ended.busy.iter().any(is_operated) {
+        // One that is back from an operation that has failed serves, and its result may stand there for ever.
+        if ended.busy.iter().filter(|uid| ended.is_taken(uid)).any(is_operated) {
             return false;
         }
         let is_served = traffic.takes_clients(pod);
