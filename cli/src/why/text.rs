@@ -124,6 +124,7 @@ fn holder(holder: &BudgetConsumer) -> String {
         Consumption::Reserved => "reserved",
         Consumption::Unavailable => "unavailable",
         Consumption::Leaving => "being deleted",
+        Consumption::Lost => "its node does not answer",
         Consumption::RecentlyReady => "Ready for less than minReadySeconds",
         Consumption::GoesNow => "goes now",
     };

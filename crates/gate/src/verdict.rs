@@ -95,6 +95,9 @@ pub enum Consumption {
     Unavailable,
     /// It is being deleted, and nobody has taken its place yet.
     Leaving,
+    /// It is not available, and its node has not answered for so long that nobody waits for it: neither its operation nor its deletion ends
+    /// before somebody mends or deletes the node.
+    Lost,
     /// It is Ready, but not for as long as its workload wants (`minReadySeconds`).
     RecentlyReady,
     /// It was let go a moment ago, in the same round.

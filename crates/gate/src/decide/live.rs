@@ -255,6 +255,7 @@ impl Holders {
         let holds = |(since, pod): &(Option<Timestamp>, &Pod)| BudgetConsumer {
             pod: pod.name.text(&gate.symbols),
             why: match pod {
+                pod if pod.is_on_lost_node() => Consumption::Lost,
                 pod if pod.is_reserved() => Consumption::Reserved,
                 pod if pod.is_recently_ready() => Consumption::RecentlyReady,
                 pod if pod.is_leaving() => Consumption::Leaving,

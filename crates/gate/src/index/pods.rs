@@ -89,6 +89,11 @@ impl Pod {
         self.state.is_free() && self.state.recently_ready
     }
 
+    /// It is not available, and nobody waits for its node, whatever was begun there.
+    pub(crate) fn is_on_lost_node(&self) -> bool {
+        self.state.lost && !self.state.available
+    }
+
     /// It is being deleted.
     pub(crate) fn is_leaving(&self) -> bool {
         self.state.leaving

@@ -10,7 +10,7 @@ use hitless_api::names::annotations;
 use hitless_api::pod::PodView;
 use hitless_api::{Cancel, Grant, GrantOp, Outcome, PodRef, TransitionResult};
 use hitless_workloads::Stage;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::chance::Chance;
 use super::change::Change;
@@ -22,6 +22,10 @@ use crate::snapshot::{Evidence, OperationKey, Snapshot};
 /// Reason of a result `Done` whose pod the agent has not seen Ready: it was put back into service, and something that its readiness
 /// probe asks has gone since. All others were seen Ready.
 const READY_PENDING: &str = "ReadyPending";
+
+/// How long a kubelet is waited for that has not ended the old containers in their time: it may replace them at any moment, and then the
+/// pod is away, with a version that nobody may have seen.
+const NOT_REPLACED_PATIENCE: SignedDuration = SignedDuration::from_mins(10);
 
 /// A pod to be read afresh.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -148,7 +152,8 @@ pub(super) fn derive<'a>(
                     let has_passed = failure.outside && !is_away && chance == Chance::Taken;
                     let pod = wishes.pods.get(grant.pod.uid.as_str());
                     let overruled = has_passed || pod.is_some_and(|pod| transition.is_overruled(pod));
-                    over(granted, failure, overruled, wishes, snapshot, &mut endings);
+                    let late = Late::of(&failure, transition.since.0, pod, now);
+                    over(granted, failure, overruled, late, wishes, snapshot, &mut endings);
                 }
             }
         }
@@ -193,11 +198,37 @@ pub(super) fn is_given_up(grant: &Grant, wishes: &Wishes<'_>, snapshot: &Snapsho
     !wishes.wants(grant) && !snapshot.is_of_unreadable(grant)
 }
 
+/// Whether the kubelet is still to replace the containers of an operation that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Late {
+    /// It was in time, or is waited for no longer.
+    No,
+    /// It may replace them at any moment, until then.
+    Until(Timestamp),
+    /// It has replaced them since.
+    Replaced,
+}
+
+impl Late {
+    fn of(failure: &Failure<'_>, ended: Timestamp, pod: Option<&&PodView>, now: Timestamp) -> Self {
+        if failure.result.reason != TransitionResult::NOT_REPLACED {
+            return Self::No;
+        }
+        let until = ended.saturating_add(NOT_REPLACED_PATIENCE).unwrap_or(now);
+        match pod {
+            Some(pod) if shows(failure.grant, pod) => Self::Replaced,
+            Some(_) | None if now < until => Self::Until(until),
+            Some(_) | None => Self::No,
+        }
+    }
+}
+
 /// The agent has reported a result. `overruled`: a refusal that counts no longer.
 fn over<'a>(
     granted: Granted<'a>,
     failure: Failure<'a>,
     overruled: bool,
+    late: Late,
     wishes: &Wishes<'a>,
     snapshot: &'a Snapshot,
     endings: &mut Endings<'a>,
@@ -223,7 +254,13 @@ fn over<'a>(
     // What is derived from the pod must know of it, or it would be wished again.
     let was_ready = result.outcome == Outcome::Done && result.reason != READY_PENDING;
     let proven = match evidence {
-        Some(Evidence::Ready | Evidence::Gone) => true,
+        Some(Evidence::Gone) => true,
+        // Its old containers are, or were when it was read.
+        Some(Evidence::Ready) => match late {
+            Late::No => true,
+            Late::Until(_) => false,
+            Late::Replaced => pod.is_none_or(|pod| pod.ready()),
+        },
         // What others have made of the pod, nobody has verified.
         Some(Evidence::NotReady) => was_ready && grant.op != GrantOp::Foreign,
         None => was_ready && pod.is_some_and(|pod| shows(grant, pod)),
@@ -242,13 +279,22 @@ fn over<'a>(
         if result.outcome != Outcome::Done {
             ended.retry_first.insert(&grant.pod.uid);
         }
+    } else if let Late::Until(at) = late
+        && evidence == Some(&Evidence::Ready)
+    {
+        ended.wake_at = ended.wake_at.into_iter().chain([at]).min();
     } else if pod.is_none_or(|pod| (was_ready && evidence.is_none()) || pod.ready())
         || (evidence.is_none() && may_be_transferred)
     {
         // The cache may be behind or ahead: ask.
         ended.reads.push(granted.read());
     }
-    let is_down = evidence == Some(&Evidence::NotReady) && pod.is_some_and(|pod| !pod.ready());
+    let is_down = match late {
+        Late::No => evidence == Some(&Evidence::NotReady) && pod.is_some_and(|pod| !pod.ready()),
+        // Somebody wants something else of it, which ends what the kubelet is still to do.
+        Late::Until(_) => evidence.is_some(),
+        Late::Replaced => evidence.is_some() && pod.is_some_and(|pod| !pod.ready()),
+    };
     let is_transferred = !proven && is_down && may_be_transferred;
     if is_transferred {
         ended.transfers.insert(&grant.pod.uid, (granted.node, grant));

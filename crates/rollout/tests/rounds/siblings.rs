@@ -15,7 +15,7 @@ use crate::removals::after;
 use crate::scene::{self, LONG_AGO, decide, grants, meta, transition, view};
 
 /// One of two pods of a ReplicaSet, which is to be restarted.
-fn pod(name: &str) -> Value {
+pub(crate) fn pod(name: &str) -> Value {
     let id = format!("r.io/web@sha256:{}", "1".repeat(64));
     let mut pod = scene::pod(&meta(name), "r.io/web:v1", &id, LONG_AGO);
     pod["metadata"]["annotations"] = json!({"hitless.dev/restart": "now"});
@@ -25,7 +25,7 @@ fn pod(name: &str) -> Value {
 }
 
 /// The pod as its operation has left it.
-fn restarted(mut pod: Value, grant: &Grant) -> Value {
+pub(crate) fn restarted(mut pod: Value, grant: &Grant) -> Value {
     for (name, change) in &grant.annotations {
         pod["metadata"]["annotations"][name] = change.to.clone().into();
     }
@@ -33,7 +33,7 @@ fn restarted(mut pod: Value, grant: &Grant) -> Value {
     pod
 }
 
-fn snapshot(pods: &[Value]) -> Snapshot {
+pub(crate) fn snapshot(pods: &[Value]) -> Snapshot {
     let images = ["r.io/web:v1"];
     scene::snapshot(&[], view(&pods[0]), &images).with_pods(pods.iter().map(|pod| Arc::new(view(pod))).collect())
 }
@@ -43,7 +43,7 @@ fn waits<'a>(round: &'a Round, name: &str) -> Option<&'a WaitReason> {
     round.verdicts.iter().find(|verdict| verdict.pod.name == name)?.waiting.as_ref()
 }
 
-fn only(grants: Vec<Grant>) -> Grant {
+pub(crate) fn only(grants: Vec<Grant>) -> Grant {
     let [grant] = <[Grant; 1]>::try_from(grants).unwrap();
     grant
 }

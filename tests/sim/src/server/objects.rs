@@ -90,6 +90,7 @@ impl Server {
     pub(super) fn workload(&mut self, write: &Write, checks: &mut Checks) -> Result<Option<Object>, Refusal> {
         let at = object_key(&write.on.group_kind.kind, &write.on.namespace, &write.on.name);
         let known = self.objects.get(&at).cloned();
+        let changed_at = self.changed_at;
         let version = self.bump();
         let now = self.stamp().to_string();
         let stored = carry_out(write, known.as_ref().map(|known| &*known.json), &version.to_string(), &now);
@@ -109,6 +110,12 @@ impl Server {
                     registry::read(json.clone()).and_then(Result::ok).ok_or(Refusal::Denied("not such an object"))?;
                 checks.written(self, before.as_deref(), &after);
                 let stored = self.keep(json, version);
+                // What is refused still is tried again for ever, and written down anew, which is no unrest.
+                let is_refused =
+                    |object: &hitless_workloads::Object| object.annotations.contains_key(annotations::REFUSED);
+                if write.verb == "tell-refused" && before.as_deref().is_some_and(is_refused) && is_refused(&after) {
+                    self.changed_at = changed_at;
+                }
                 self.end_of_deletion(&at);
                 Ok(Some(Object::Workload(stored)))
             }

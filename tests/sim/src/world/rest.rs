@@ -187,6 +187,11 @@ impl World {
         for wish in &self.user.wishes {
             let Some(workload) = self.ground.server.object(wish.kind, &wish.namespace, &wish.name) else { continue };
             let Some(unfinished) = self.unfinished(workload) else { continue };
+            // Its native controller has it, and names its own obstacles.
+            if !cured && self.ground.checks.rolls(&workload.view.id.uid) {
+                *self.obstacles.entry("Native".to_owned()).or_default() += 1;
+                continue;
+            }
             let Some(obstacle) = obstacle(&leader.last, &workload.view) else {
                 return Some(format!("{}: {unfinished}, and nothing says why", wish.name));
             };
