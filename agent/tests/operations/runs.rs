@@ -173,6 +173,8 @@ fn a_pod_that_is_wanted_back_returns_and_nothing_is_undone_for_that() {
 fn a_dead_kubelet_keeps_the_pod_in_service_and_unpatched() {
     let world = run(Image::Good(0), |world| world.kubelet.dead = true);
     assert_eq!(end(&world), (Outcome::Failed, "NotLeaving".to_owned()));
+    let report = world.transition.transition(world.grant()).unwrap();
+    assert!(report.result.as_ref().unwrap().is_of_pod_only(), "its node's fault: no other pod waits for it");
     assert!(world.in_service() && world.patches.is_empty());
 }
 

@@ -202,7 +202,7 @@ impl<'a, 'g> Pass<'a, 'g> {
         let nodes = snapshot.node_transitions.values();
         let least_seconds = Propagation::least_seconds(nodes.filter_map(|node| node.spec.propagation.as_ref()));
         let policies = Policies::of(&snapshot.drain_policies, least_seconds);
-        let traffic = Traffic::new(&snapshot.services, &snapshot.pods);
+        let traffic = Traffic::new(&snapshot.services, &snapshot.pods).with_lost(lost.uids());
         let (post_checks, asked) = approvals::post_checks(&wishes, gate, snapshot, now);
         let pools = Pools::of(&snapshot.services, &snapshot.providers, &snapshot.pools);
         let draft = draft.with(pools::waits(&wishes, &pools, snapshot));
