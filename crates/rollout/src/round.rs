@@ -6,6 +6,7 @@
 //! before, and returns changes; [`draft::Draft`] makes the writes of all of them.
 
 mod approvals;
+mod attempts;
 mod candidates;
 mod chance;
 mod change;
@@ -295,8 +296,9 @@ impl<'a, 'g> Pass<'a, 'g> {
         let wake_at = wake_at.chain(reloads.wake_at).chain(requested.wake_at).chain(planned).min();
         let plans = wishes.plans.iter().enumerate().filter(|(index, _)| !reloads.comes_first(*index));
         let workloads = plans.flat_map(|(_, plan)| &plan.writes).cloned().map(Change::Workload);
-        let mut marks = unfit::changes(&wishes, &ended);
-        marks.extend(halts::changes(&wishes, &ended, gate));
+        let unfits = unfit::Unfits { wishes: &wishes, ended: &ended, snapshot, now };
+        let mut marks = unfits.changes();
+        marks.extend(halts::changes(&unfits, gate));
         marks.extend(gaps::changes(&wishes, &learned, &losses, &reloads));
         marks.extend(reloads.changes());
         let back = |grant: &Grant| !beside.is_away(grant, &wishes);

@@ -107,6 +107,13 @@ fn is_known(plan: &Plan) -> bool {
     tried(plan).is_some() || Gaps::parse(plan.gaps.as_deref()).knows(&plan.target)
 }
 
+/// Whether the version has run in the workload's companion: it is Ready there, or was and that is known.
+pub(super) fn has_run(plan: &Plan, snapshot: &Snapshot, now: Timestamp) -> bool {
+    let has_told = tried(plan).is_some_and(|tried| tried.outcome == Outcome::Good);
+    let companion = Companions::new(snapshot, now).of(plan).map(|pod| State::of(pod, now));
+    has_told || matches!(companion, Some(State::Ready { .. }))
+}
+
 /// No node had room for it.
 pub(super) fn is_skipped(plan: &Plan) -> bool {
     tried(plan).is_some_and(|tried| tried.outcome == Outcome::Skipped)
