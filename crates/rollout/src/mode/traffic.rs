@@ -9,7 +9,7 @@ use hitless_api::pod::{PodView, Protocol};
 use hitless_api::{GrantMode, PortTreatment};
 
 use super::ServiceView;
-use super::service::{ENDPOINT_GROUPS, KEEPING};
+use super::service::{ENDPOINT_GROUPS, is_of_load_balancer};
 use crate::companion::is_companion;
 
 /// A pod that is being deleted and has a longer grace period is not waited for: nothing waits for it natively either.
@@ -161,7 +161,7 @@ impl<'a> Traffic<'a> {
     /// What shows that a load balancer outside of the cluster sends connections to the pod's own address whether it is Ready or not.
     #[must_use]
     pub fn load_balancer_keeps(&self, pod: &PodView) -> Option<String> {
-        let condition = pod.conditions.keys().find(|name| KEEPING.iter().any(|gate| name.starts_with(gate)));
+        let condition = pod.conditions.keys().find(|name| is_of_load_balancer(name));
         let group = || self.leading_to(pod).find(|service| service.has_endpoint_group);
         let service = || group().map(|service| format!("annotation {ENDPOINT_GROUPS} of Service {}", service.name));
         condition.map(|name| format!("its condition {name}")).or_else(service)

@@ -1,6 +1,7 @@
 //! Whether a companion pod tries a workload's next version before one of its pods gets it, whether it serves meanwhile, and
 //! when it goes (docs/contract.md#companion-pod).
 
+mod gates;
 mod retire;
 mod room;
 mod words;
@@ -192,7 +193,10 @@ impl Basis<'_, '_> {
 
     /// The plan of the pod's workload, if a companion is to try what it brings to the pod.
     fn tries_first(&self, operable: &Operable<'_>) -> Option<&Plan> {
-        let plan = self.may_try(operable)?;
+        let plan = self.may_run(operable).filter(|_| !self.snapshot.unknown.companions)?;
+        if plan.total == 1 && self.never_ready(plan).is_some() {
+            return None;
+        }
         let is_meant = match plan.companion {
             CompanionWish::Never => false,
             CompanionWish::Auto => plan.total == 1 || self.has_begun(plan),
@@ -201,18 +205,23 @@ impl Basis<'_, '_> {
         is_meant.then_some(plan)
     }
 
-    /// The plan of the pod's workload, if a companion may try what it brings to the pod.
+    /// The plan of the pod's workload, if a companion may serve with what it brings to the pod.
     fn may_try(&self, operable: &Operable<'_>) -> Option<&Plan> {
         self.may_have(operable).filter(|_| !self.snapshot.unknown.companions)
     }
 
     /// The same, whether companion pods can be read or not.
     pub(super) fn may_have(&self, operable: &Operable<'_>) -> Option<&Plan> {
+        self.may_run(operable).filter(|plan| self.never_ready(plan).is_none())
+    }
+
+    /// The plan of the pod's workload, if a companion may run what it brings to the pod, whether it can serve or not.
+    fn may_run(&self, operable: &Operable<'_>) -> Option<&Plan> {
         let plan = &self.wishes.plans[self.workload_of_operation(operable)?];
         // A change of labels starts nothing that could be tried.
         let starts = operable.intent.operation.op != GrantOp::Relabel;
         let wants = starts && is_moving(plan) && plan.behind.contains(&operable.pod.id.uid);
-        let may = wants && plan.companion != CompanionWish::Never && self.no_companion(operable).is_none();
+        let may = wants && plan.companion != CompanionWish::Never && self.cannot_run(operable).is_none();
         may.then_some(plan)
     }
 
@@ -245,8 +254,19 @@ impl Basis<'_, '_> {
         Some(WaitReason::Companion { pod: pod.id.name.clone(), stage })
     }
 
-    /// Why no companion of the pod's workload may run, as a clause for people.
+    /// Why no companion of the pod's workload may serve, as a clause for people.
     pub(super) fn no_companion(&self, operable: &Operable<'_>) -> Option<String> {
+        let plan = self.wishes.workload_of(operable.pod).map(|index| &self.wishes.plans[index]);
+        self.cannot_run(operable).or_else(|| self.never_ready(plan?))
+    }
+
+    /// Why a companion of the workload could not become Ready.
+    fn never_ready(&self, plan: &Plan) -> Option<String> {
+        gates::never_ready(self.wishes.world.object(&plan.workload.uid)?)
+    }
+
+    /// Why none may run, as a clause for people.
+    fn cannot_run(&self, operable: &Operable<'_>) -> Option<String> {
         let plan = &self.wishes.plans[self.wishes.workload_of(operable.pod)?];
         let root = self.wishes.world.object(&plan.workload.uid)?;
         let agent = self.snapshot.node_transitions.get(operable.node).and_then(|known| known.agent.as_ref());
