@@ -70,6 +70,7 @@ pub use pool_wait::PoolWait;
 pub use reload::Reload;
 pub use service_publishing::READY_FOR;
 pub use wait_reason::{NotFetched, WaitReason, no_agent, unfit};
+pub(crate) use companions::is_made;
 pub(crate) use wishes::operations;
 pub use wishes::under_way;
 pub use words::{unblock, words};

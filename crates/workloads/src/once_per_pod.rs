@@ -12,7 +12,7 @@ use crate::containers;
 use crate::field::items;
 use crate::object::Object;
 use crate::opt_in::OptIn;
-use crate::restart_annotations::keys::Says;
+use crate::restart_annotations::{RestartAnnotations, Way, keys::Says};
 use crate::template::Template;
 
 /// One of these things. For people it is a clause: what an operation in place did not do.
@@ -92,34 +92,32 @@ impl OncePerPod {
         all
     }
 
-    /// What it means for a workload that opted in so, for people who have not changed anything yet.
+    /// What it means for a workload with these restart annotations, for people who have not changed anything yet. What a restart does is asked
+    /// of what decides it.
     #[must_use]
-    pub fn beforehand(&self, opt_in: OptIn) -> String {
-        let native = match opt_in {
-            OptIn::No | OptIn::InPlace => "native",
-            OptIn::InPlaceOnly => "refused",
-        };
+    pub fn beforehand(&self, restarts: &RestartAnnotations) -> String {
+        let [configuration, plain] = [Says::ConfigChanged, Says::Restart].map(|says| restarts.way(self, says));
         match self {
             Self::InitContainer { reads: Some(reads), .. } => format!(
-                "in place {self}, and it {reads}: a new image does without it, and a restart for configuration (checksum/…, reload) is {native}"
+                "in place {self}, and it {reads}: a new image does without it, and a restart for configuration (checksum/…, reload) is {configuration}"
             ),
             Self::InitContainer { reads: None, .. } => {
-                format!(
-                    "in place {self}, neither for a new image nor for a restart, and it fills a volume of the others"
-                )
+                let restart = if plain == Way::InPlace { ", neither for a new image nor for a restart," } else { " for a new image" };
+                let but = if plain == Way::InPlace { String::new() } else { format!("; a restart by annotation is {plain}") };
+                format!("in place {self}{restart} and it fills a volume of the others{but}")
             }
             Self::Volume { what, .. } => {
-                format!(
-                    "in place {self}, as it is {what}: a new image goes without, and a restart by annotation is {native}"
-                )
+                format!("in place {self}, as it is {what}: a new image goes without, and a restart by annotation is {plain}")
             }
             Self::EmptyDir { container, .. } => format!(
-                "in place {self} (emptyDir): a pid or lock file that container {container} leaves there is found by the process that comes after it"
+                "in place {self} (emptyDir): a pid or lock file that container {container} leaves there is found by the process that comes after it; \
+                 a version that crashes so is {}",
+                restarts.way_of_crash()
             ),
             Self::Injected { .. } => {
-                let restart = match opt_in {
-                    OptIn::No | OptIn::InPlace => "and a restart by annotation is native",
-                    OptIn::InPlaceOnly => "and so does a restart",
+                let restart = match plain {
+                    Way::InPlace => "and so does a restart".to_owned(),
+                    Way::Native | Way::Refused => format!("and a restart by annotation is {plain}"),
                 };
                 format!("in place {self}, as admission has put it into the pods: a new image goes without, {restart}")
             }

@@ -12,14 +12,14 @@ use std::collections::{BTreeMap, HashMap};
 use hitless_api::names::labels;
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, GrantMode, GrantOp, Reservation};
-use hitless_workloads::{CompanionWish, Plan, Stage, registry};
+use hitless_workloads::{CompanionWish, Object, Plan, Stage, registry};
 use jiff::{SignedDuration, Timestamp};
 
 use super::candidates::{Basis, Operable};
 use super::draft::Draft;
 use super::wait_reason::WaitReason;
 use crate::companion::{self, Outcome, State, Tried};
-use crate::mode::{Gaps, Mode, Serving, StandIn, start_seconds};
+use crate::mode::{Gaps, Mode, Serving, StandIn, Traffic, start_seconds};
 use crate::snapshot::Snapshot;
 
 pub(super) use retire::retiring;
@@ -197,12 +197,7 @@ impl Basis<'_, '_> {
         if plan.total == 1 && self.never_ready(plan).is_some() {
             return None;
         }
-        let is_meant = match plan.companion {
-            CompanionWish::Never => false,
-            CompanionWish::Auto => plan.total == 1 || self.has_begun(plan),
-            CompanionWish::Always => plan.total == 1 || plan.up_to_date() == 0 || self.has_begun(plan),
-        };
-        is_meant.then_some(plan)
+        is_meant(plan.companion, plan.total, plan.up_to_date(), || self.has_begun(plan)).then_some(plan)
     }
 
     /// The plan of the pod's workload, if a companion may serve with what it brings to the pod.
@@ -269,12 +264,8 @@ impl Basis<'_, '_> {
     fn cannot_run(&self, operable: &Operable<'_>) -> Option<String> {
         let plan = &self.wishes.plans[self.wishes.workload_of(operable.pod)?];
         let root = self.wishes.world.object(&plan.workload.uid)?;
-        let agent = self.snapshot.node_transitions.get(operable.node).and_then(|known| known.agent.as_ref());
-        if agent.is_some_and(|agent| !agent.can(GrantOp::DRAIN_FEATURE)) {
-            return Some(format!("the agent on node {} is of an earlier version", operable.node));
-        }
-        if self.traffic.always_published(operable.pod) {
-            return Some("a Service sends connections to pods that are not Ready".to_owned());
+        if let Some(why) = never_beside(self.snapshot, &self.traffic, operable.pod) {
+            return Some(why);
         }
         if let Some(refusal) = self.images.refusals.of_companion(&target_key(plan)) {
             return Some(format!("it is not accepted: {}", refusal.words));
@@ -336,6 +327,41 @@ impl Basis<'_, '_> {
     pub(super) fn has_clients(&self, operable: &Operable<'_>) -> bool {
         self.traffic.takes_clients(operable.pod)
     }
+}
+
+/// Whether a companion tries a version before one of so many pods of the workload gets it, of which so many have it.
+fn is_meant(wish: CompanionWish, total: usize, up_to_date: usize, has_begun: impl FnOnce() -> bool) -> bool {
+    match wish {
+        CompanionWish::Never => false,
+        CompanionWish::Auto => total == 1 || has_begun(),
+        CompanionWish::Always => total == 1 || up_to_date == 0 || has_begun(),
+    }
+}
+
+/// Whether one is made for a workload of so many pods, beside this one, before any of them has the next version; `may_want_all`: a limit may
+/// want all of its pods to stay. As far as it can be told beforehand, by what the round asks itself.
+pub(crate) fn is_made(snapshot: &Snapshot, root: &Object, total: usize, beside: &PodView, may_want_all: bool) -> bool {
+    let wish = CompanionWish::of(root);
+    let tries = is_meant(wish, total, 0, || false);
+    let makes_room = may_want_all && wish != CompanionWish::Never;
+    let has_to_serve = total == 1 || !tries;
+    let traffic = Traffic::new(&snapshot.services, &snapshot.pods);
+    let cannot_serve = has_to_serve && gates::never_ready(root).is_some();
+    let may_run = registry::of_workload(&root.id.group_kind).is_some_and(|kind| kind.surge(root).is_ok());
+    (tries || makes_room) && may_run && !cannot_serve && never_beside(snapshot, &traffic, beside).is_none()
+}
+
+/// Why no companion may run beside this pod, as far as its Services and the agent tell, as a clause for people.
+fn never_beside(snapshot: &Snapshot, traffic: &Traffic<'_>, pod: &PodView) -> Option<String> {
+    let node = pod.node.as_deref().unwrap_or_default();
+    let agent = snapshot.node_transitions.get(node).and_then(|known| known.agent.as_ref());
+    if agent.is_some_and(|agent| !agent.can(GrantOp::DRAIN_FEATURE)) {
+        return Some(format!("the agent on node {node} is of an earlier version"));
+    }
+    if traffic.always_published(pod) {
+        return Some("a Service sends connections to pods that are not Ready".to_owned());
+    }
+    None
 }
 
 /// The pod is the only one that serves, and would be away for longer than clients can be held, or for nobody knows how long.

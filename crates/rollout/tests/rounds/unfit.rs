@@ -118,7 +118,9 @@ fn deployment(replicas: u32, is_kept: bool, annotations: &Value) -> Snapshot {
             spec["containers"][0]["volumeMounts"] = json!([{"name": "run", "mountPath": "/run/app"}]);
         }
     }
-    (objects[1]["status"]["replicas"], objects[2]["spec"]["replicas"]) = (replicas.into(), 0.into());
+    objects[1]["status"]["replicas"] = replicas.into();
+    objects[2]["spec"]["replicas"] = 0.into();
+    objects[2]["status"]["replicas"] = 0.into();
     for (name, value) in annotations.as_object().unwrap() {
         objects[0]["metadata"]["annotations"][name] = value.clone();
     }

@@ -78,9 +78,20 @@ fn what_containers_write_into_an_empty_dir_is_said_beforehand() {
         "containers": [{"name": "web", "volumeMounts": [{"name": "run"}, {"name": "conf", "readOnly": true}]}]}}));
     let [found] = OncePerPod::all(&template, &[]).try_into().unwrap();
     assert!(matches!(&found, OncePerPod::EmptyDir { volume, container } if volume == "run" && container == "web"));
-    assert!(found.beforehand(OptIn::InPlace).contains("a pid or lock file that container web leaves"));
+    let restarts = |annotations: Value| {
+        let object = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "shop",
+            "uid": "u", "annotations": annotations}, "spec": {"template": {"spec": {"containers": []}}}});
+        RestartAnnotations::of(&crate::registry::read(object).unwrap().unwrap(), &template)
+    };
+    let in_place = restarts(json!({"hitless.dev/update": "in-place"}));
+    let only = restarts(json!({"hitless.dev/update": "in-place-only"}));
+    let containers = restarts(json!({"hitless.dev/update": "in-place", "hitless.dev/restarts": "containers"}));
+    let said = found.beforehand(&in_place);
+    assert!(said.contains("a pid or lock file that container web leaves") && said.ends_with("tried in new pods"), "{said}");
+    assert!(found.beforehand(&only).ends_with("halted"));
     assert_eq!(OncePerPod::of(&template), [], "a restart does not say it each time");
     let volume = OncePerPod::Volume { volume: "keys".to_owned(), what: "an inline CSI volume" };
-    assert!(volume.beforehand(OptIn::InPlace).ends_with("is native"));
-    assert!(volume.beforehand(OptIn::InPlaceOnly).ends_with("is refused"));
+    assert!(volume.beforehand(&in_place).ends_with("is native"));
+    assert!(volume.beforehand(&only).ends_with("is refused"));
+    assert!(volume.beforehand(&containers).ends_with("is in place"), "its owner wants that");
 }
