@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use hitless_api::names::annotations as names;
 use hitless_api::pod::PodView;
 use serde_json::Value;
 
@@ -160,6 +161,7 @@ pub(crate) fn left_by_restart(
         return String::new();
     }
     let left = OncePerPod::of(to).into_iter().chain(OncePerPod::injected(to, pods));
+    let left = left.map(|each| each.to_string()).chain(unproven(workload, from, to));
     let left: Vec<String> = left.map(|each| format!(", but {each}")).collect();
     let left = left.concat();
     let on = workload.id.arguments();
@@ -171,6 +173,18 @@ pub(crate) fn left_by_restart(
             )
         }
     }
+}
+
+/// What nobody has seen of a restart that says that configuration has changed: that the kubelet had written the new content into the pods'
+/// volumes when the containers started. A reload has it proven on the node.
+fn unproven(workload: &Object, from: Option<&Annotations>, to: &Template) -> Option<String> {
+    let restarts = RestartAnnotations::of(workload, to);
+    if workload.reloads() || !restarts.say_configuration(from?, &to.shape().annotations) {
+        return None;
+    }
+    let mut names = containers::running(to.content()).flat_map(mounted);
+    let what = names.find_map(|name| source(volume(to.content(), name)))?;
+    Some(format!("whether their volumes had the new {what} is not proven ({}=auto proves it)", names::RELOAD))
 }
 
 /// Ordinary init containers that are given configuration, or leave something for the others. One that does neither, such as one that

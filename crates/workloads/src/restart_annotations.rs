@@ -150,6 +150,11 @@ impl RestartAnnotations {
         if self.may_have_new_pods { "tried in new pods" } else { "halted" }
     }
 
+    /// Whether what differs says that configuration has changed.
+    pub(crate) fn say_configuration(&self, from: &Annotations, to: &Annotations) -> bool {
+        from.differing(to).any(|key| self.says(key) == Some(Says::ConfigChanged))
+    }
+
     /// What a change of this annotation says; `None` if it is no restart annotation. What an own one is for nobody knows.
     fn says(&self, key: &str) -> Option<Says> {
         if is_read_here(key) {
