@@ -304,7 +304,8 @@ fn what_has_just_started_is_not_taken_for_the_container_that_comes_back() {
         vec![Fault::KilledAfter, Fault::None, Fault::KilledAfter, Fault::None, Fault::Unanswered, Fault::Unanswered];
     world.kubelet.stopping = 25_052;
     world.transition.spec.grants[0].drain.stragglers = StragglerPolicy::Wait;
-    world.transition.spec.grants[0].verify = VerifySpec { progress_seconds: 600, soak_seconds: 0, alone: false, crashes: None };
+    world.transition.spec.grants[0].verify =
+        VerifySpec { progress_seconds: 600, soak_seconds: 0, alone: false, crashes: None };
     let disturbances = Disturbances { kills: Vec::new(), cancel_at: Some(28_249), blips: Vec::new() };
     world.run_disturbed(LIMIT, &disturbances);
     assert_sound(&world, &disturbances.kills);

@@ -62,6 +62,7 @@ use hitless_api::{Grant, MicroTime, ObjectRef, PodRef, Propagation};
 use hitless_gate::Verdict;
 use jiff::{Timestamp, Unit};
 
+pub(crate) use companions::is_made;
 pub use companions::{Companion, wants_all};
 pub use endings::Read;
 pub use explain::{Details, Explanation, PodReport, WorkloadReport, explain};
@@ -70,7 +71,6 @@ pub use pool_wait::PoolWait;
 pub use reload::Reload;
 pub use service_publishing::READY_FOR;
 pub use wait_reason::{NotFetched, WaitReason, no_agent, unfit};
-pub(crate) use companions::is_made;
 pub(crate) use wishes::operations;
 pub use wishes::under_way;
 pub use words::{unblock, words};

@@ -103,12 +103,19 @@ impl OncePerPod {
                 "in place {self}, and it {reads}: a new image does without it, and a restart for configuration (checksum/…, reload) is {configuration}"
             ),
             Self::InitContainer { reads: None, .. } => {
-                let restart = if plain == Way::InPlace { ", neither for a new image nor for a restart," } else { " for a new image" };
-                let but = if plain == Way::InPlace { String::new() } else { format!("; a restart by annotation is {plain}") };
+                let restart = if plain == Way::InPlace {
+                    ", neither for a new image nor for a restart,"
+                } else {
+                    " for a new image"
+                };
+                let but =
+                    if plain == Way::InPlace { String::new() } else { format!("; a restart by annotation is {plain}") };
                 format!("in place {self}{restart} and it fills a volume of the others{but}")
             }
             Self::Volume { what, .. } => {
-                format!("in place {self}, as it is {what}: a new image goes without, and a restart by annotation is {plain}")
+                format!(
+                    "in place {self}, as it is {what}: a new image goes without, and a restart by annotation is {plain}"
+                )
             }
             Self::EmptyDir { container, .. } => format!(
                 "in place {self} (emptyDir): a pid or lock file that container {container} leaves there is found by the process that comes after it; \

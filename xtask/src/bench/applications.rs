@@ -287,8 +287,7 @@ mod tests {
     /// Two pods can't have the same port of a node, and the second one would be Pending for ever.
     #[test]
     fn cases_that_take_ports_of_nodes_do_not_run_beside_their_native_twins() {
-        let takes: Vec<&str> =
-            all().iter().filter(|case| case.takes_ports_of_nodes()).map(|case| case.name).collect();
+        let takes: Vec<&str> = all().iter().filter(|case| case.takes_ports_of_nodes()).map(|case| case.name).collect();
         assert_eq!(takes, ["o23-host-port"]);
     }
 

@@ -67,7 +67,9 @@ impl<'a> Unfits<'_, 'a> {
                 "the version has run in its companion pod, and did not start in place in pod {pod} ({reason}), so new pods are needed"
             ),
             Unfit::Kept(kept) => {
-                format!("the version did not start in place in pod {pod} ({reason}), where {kept}, so new pods are tried")
+                format!(
+                    "the version did not start in place in pod {pod} ({reason}), where {kept}, so new pods are tried"
+                )
             }
         })
     }

@@ -134,7 +134,10 @@ fn a_companion_that_could_never_become_ready_is_not_made_and_the_next_way_is_tak
         let snapshot = gated("example.com/registered", companion);
         assert_eq!(waits_for(&snapshot), "NativeRollout");
         let text = format!("{:?}", decide(&snapshot).steps);
-        assert!(text.contains("no companion pod can serve: no controller sets the readiness gate example.com/registered"), "{text}");
+        assert!(
+            text.contains("no companion pod can serve: no controller sets the readiness gate example.com/registered"),
+            "{text}"
+        );
         for gate in ["hitless.dev/InService", "pod.kusionstack.io/service-ready", "target-health.elbv2.k8s.aws/k8s-a"] {
             assert_eq!(waits_for(&gated(gate, companion)), "a companion", "{gate}");
         }

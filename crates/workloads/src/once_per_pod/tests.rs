@@ -87,7 +87,10 @@ fn what_containers_write_into_an_empty_dir_is_said_beforehand() {
     let only = restarts(json!({"hitless.dev/update": "in-place-only"}));
     let containers = restarts(json!({"hitless.dev/update": "in-place", "hitless.dev/restarts": "containers"}));
     let said = found.beforehand(&in_place);
-    assert!(said.contains("a pid or lock file that container web leaves") && said.ends_with("tried in new pods"), "{said}");
+    assert!(
+        said.contains("a pid or lock file that container web leaves") && said.ends_with("tried in new pods"),
+        "{said}"
+    );
     assert!(found.beforehand(&only).ends_with("halted"));
     assert_eq!(OncePerPod::of(&template), [], "a restart does not say it each time");
     let volume = OncePerPod::Volume { volume: "keys".to_owned(), what: "an inline CSI volume" };

@@ -10,7 +10,8 @@ use crate::mode::is_of_load_balancer;
 pub(super) fn never_ready(root: &Object) -> Option<String> {
     let gates = root.template()?.content()["spec"]["readinessGates"].as_array()?;
     let mut names = gates.iter().filter_map(|gate| gate["conditionType"].as_str());
-    let is_set = |name: &str| name == names::IN_SERVICE || name == lifecycle::SERVICE_READY || is_of_load_balancer(name);
+    let is_set =
+        |name: &str| name == names::IN_SERVICE || name == lifecycle::SERVICE_READY || is_of_load_balancer(name);
     let unset = names.find(|name| !is_set(name))?;
     Some(format!("no controller sets the readiness gate {unset} of the template on it, so it could never become Ready"))
 }
