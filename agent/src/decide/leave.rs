@@ -1,6 +1,6 @@
 //! Out of service, until the pod's connections are gone; then the image patch.
 
-use hitless_api::{Grant, HookTime, Outcome, Phase, StragglerPolicy, WaitPoint};
+use hitless_api::{Grant, HookTime, Outcome, Phase, StragglerPolicy, TransitionResult, WaitPoint};
 use jiff::Timestamp;
 
 use super::hooks::{self, Step};
@@ -64,7 +64,7 @@ fn lower(operation: &Operation<'_>) -> Decision {
 fn leaving(operation: &Operation<'_>, lowered: Timestamp) -> Decision {
     let deadline = after_seconds(lowered, operation.grant.drain.deadline_seconds);
     if operation.now >= deadline {
-        return operation.give_up("NotLeaving", "the kubelet has not lowered Ready; is it running?");
+        return operation.give_up(TransitionResult::NOT_LEAVING, "the kubelet has not lowered Ready; is it running?");
     }
     Decision::at(Phase::Leaving).waiting_for(WaitingFor::NotReady).until(deadline).watching(Watch::Leaving)
 }

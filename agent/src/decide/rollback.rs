@@ -6,12 +6,16 @@ use jiff::Timestamp;
 use super::operation::Operation;
 use super::{hold, reason};
 use crate::decision::{Action, Decision, Direction, Hold, WaitingFor};
-use crate::deed::Progress;
+use crate::deed::{Baseline, Progress};
 use crate::instant::after_seconds;
 
 /// An agent that was restarted in the very second in which a container was may not be able to tell the old one from the new
 /// one. After so many seconds, if containers may not take longer to stop, it is the new one.
 const SURELY_REPLACED_SECONDS: u32 = 120;
+
+/// Where a new pod may be what helps, the version before is given so long, in seconds, to start once it has crashed. The kubelet tries
+/// about three times within that.
+const CRASHING_SECONDS: u32 = 30;
 
 /// The report holds a reason for the way back.
 pub(super) fn decide(operation: &Operation<'_>) -> Decision {
@@ -65,8 +69,26 @@ fn back(operation: &Operation<'_>, since: Timestamp) -> Decision {
         return operation
             .give_up(TransitionResult::ROLLBACK_NOT_READY, format!("not ready in time after the way back: {missing}"));
     }
+    let crashing = after_seconds(patched, CRASHING_SECONDS);
+    if operation.grant.verify.crashes.is_some() && crashes_too(operation) {
+        if operation.now >= crashing {
+            let words = format!("crashes with the version before, too, after the way back: {missing}");
+            return operation.give_up(TransitionResult::ROLLBACK_NOT_READY, words);
+        }
+        let waiting = Decision::at(Phase::Returning).waiting_for(WaitingFor::ContainersReady(missing));
+        let waiting = operation.until(waiting, deadline).waking_at(crashing);
+        return if operation.is_hold() { waiting.holding(Hold::Continue(Direction::Back)) } else { waiting };
+    }
     let waiting = Decision::at(Phase::Returning).waiting_for(WaitingFor::ContainersReady(missing));
     let waiting = operation.until(waiting, deadline);
     let waiting = if operation.is_hold() { waiting.holding(Hold::Continue(Direction::Back)) } else { waiting };
     if operation.now < surely { waiting.waking_at(surely) } else { waiting }
+}
+
+/// Whether a container of the version before crashes, too, as far as this process knows which one that is.
+fn crashes_too(operation: &Operation<'_>) -> bool {
+    let undone = operation.memory.undone.as_ref().map(|undone| &undone.before);
+    let baseline = |ids| Baseline { ids: Some(ids), out_since: operation.lowered() };
+    let trouble = undone.and_then(|ids| operation.deed().trouble(operation.pod, baseline(ids), false));
+    trouble.is_some_and(|trouble| trouble.is_crash())
 }

@@ -44,8 +44,8 @@ fn judge(operation: &Operation<'_>) -> Decision {
     let trouble = operation.deed().trouble(operation.pod, operation.baseline(), operation.now >= patience);
     let is_late = operation.is_over(deadline);
     let again = match trouble {
-        // The kubelet tries again: as long as others serve, nobody is hurt by that.
-        Some(trouble) if trouble.repeats && !operation.grant.verify.alone && !is_late => Some(trouble),
+        // The kubelet tries again: as long as others serve, or natively it would do the same, nobody is hurt by that.
+        Some(trouble) if trouble.repeats && !is_late && may_repeat(operation, &trouble) => Some(trouble),
         Some(trouble) => return undo(trouble.reason, &crashed(operation, &trouble)),
         None => None,
     };
@@ -57,21 +57,38 @@ fn judge(operation: &Operation<'_>) -> Decision {
     let waiting = if operation.now < patience { waiting.waking_at(patience) } else { waiting };
     let waiting = again.into_iter().fold(waiting, |waiting, trouble| {
         let words = crashed(operation, &trouble);
+        let VerifySpec { alone, crashes, .. } = operation.grant.verify;
+        let serve = if alone { "" } else { ", and others serve" };
+        let or_after = crashes.map(|most| format!(", or when it has ended {most} times")).unwrap_or_default();
         waiting.saying(format!(
-            "{words}; the kubelet tries again, and others serve; judged when its time is over, at {deadline}"
+            "{words}; the kubelet tries again{serve}; judged when its time is over, at {deadline}{or_after}"
         ))
     });
     operation.until(waiting, deadline)
 }
 
-/// What keeps a container from running, and how often it has ended, as far as this process knows.
-fn crashed(operation: &Operation<'_>, trouble: &Trouble<'_>) -> String {
+/// Whether the kubelet's next attempt is waited for. How often a container has ended an agent that was restarted does not know.
+fn may_repeat(operation: &Operation<'_>, trouble: &Trouble<'_>) -> bool {
+    let VerifySpec { alone, crashes, .. } = operation.grant.verify;
+    match (crashes.filter(|_| trouble.is_crash()), ends(operation)) {
+        (Some(most), Some(ends)) => ends < most,
+        (Some(_), None) | (None, _) => !alone,
+    }
+}
+
+/// How often a new container has ended, as far as this process knows.
+fn ends(operation: &Operation<'_>) -> Option<u32> {
     let ends = operation.containers().filter_map(|container| {
         let before = operation.memory.restarts.get(&container.name)?;
         let restarts = container.status.as_ref().filter(|status| status.running_since.is_none())?.restarts;
         Some(restarts.saturating_sub(*before))
     });
-    match ends.max().unwrap_or_default() {
+    ends.max()
+}
+
+/// What keeps a container from running, and how often it has ended.
+fn crashed(operation: &Operation<'_>, trouble: &Trouble<'_>) -> String {
+    match ends(operation).unwrap_or_default() {
         0 => trouble.words.clone(),
         1 => format!("{}; it has ended once", trouble.words),
         times => format!("{}; it has ended {times} times", trouble.words),

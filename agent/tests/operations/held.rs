@@ -418,7 +418,7 @@ proptest! {
         grant.granted = MicroTime(at(-granted_before * 1000));
         grant.drain.stragglers = stragglers;
         grant.drain.hold_cap_milliseconds = cap;
-        grant.verify = VerifySpec { progress_seconds: progress, soak_seconds: soak, alone };
+        grant.verify = VerifySpec { progress_seconds: progress, soak_seconds: soak, alone, crashes: None };
         let disturbances = Disturbances { kills, cancel_at, blips };
         world.run_disturbed(LIMIT, &disturbances);
         world.run_round();

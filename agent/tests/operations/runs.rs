@@ -92,6 +92,33 @@ fn bad_images_are_undone_for_their_reason() {
     }
 }
 
+/// The kubelet starts it again and again, every half a minute here.
+#[test]
+fn a_pod_in_which_nothing_starts_again_is_undone_after_some_crashes_and_given_up_when_the_version_before_crashes_too() {
+    for (alone, both_crash, progress, expected, at) in [
+        (false, false, 600, (Outcome::RolledBack, "CrashLoopBackOff"), 110..130),
+        (true, false, 600, (Outcome::RolledBack, "CrashLoopBackOff"), 110..130),
+        (false, true, 600, (Outcome::Failed, "RollbackNotReady"), 140..165),
+        // Its owner wants to know sooner.
+        (false, false, 60, (Outcome::RolledBack, "CrashLoopBackOff"), 60..75),
+    ] {
+        let mut world = World::new(grant(start()), Image::Crashes);
+        let verify = &mut world.transition.spec.grants[0].verify;
+        (verify.alone, verify.crashes, verify.progress_seconds) = (alone, Some(5), progress);
+        world.kubelet.both_crash = both_crash;
+        let alarms = (1..40).map(|count| start().checked_add(SignedDuration::from_secs(30 * count)).unwrap());
+        world.alarms = alarms.collect();
+        world.run(LIMIT, |world| {
+            if world.alarms.contains(&world.now) && !world.runs() {
+                world.pod.view.containers[0].status.as_mut().unwrap().restarts += 1;
+            }
+        });
+        assert_eq!(end(&world), (expected.0, expected.1.to_owned()));
+        assert_eq!((world.image(), world.patches.len()), (FROM, 2));
+        assert!(at.contains(&seconds(&world)), "{alone} {both_crash}: {} s", seconds(&world));
+    }
+}
+
 #[test]
 fn clients_that_stay_are_waited_for_as_the_policy_says() {
     for (policy, expected, at) in [
@@ -173,6 +200,8 @@ fn a_pod_that_is_wanted_back_returns_and_nothing_is_undone_for_that() {
 fn a_dead_kubelet_keeps_the_pod_in_service_and_unpatched() {
     let world = run(Image::Good(0), |world| world.kubelet.dead = true);
     assert_eq!(end(&world), (Outcome::Failed, "NotLeaving".to_owned()));
+    let report = world.transition.transition(world.grant()).unwrap();
+    assert!(report.result.as_ref().unwrap().is_of_pod_only(), "its node's fault: no other pod waits for it");
     assert!(world.in_service() && world.patches.is_empty());
 }
 
@@ -275,7 +304,8 @@ fn what_has_just_started_is_not_taken_for_the_container_that_comes_back() {
         vec![Fault::KilledAfter, Fault::None, Fault::KilledAfter, Fault::None, Fault::Unanswered, Fault::Unanswered];
     world.kubelet.stopping = 25_052;
     world.transition.spec.grants[0].drain.stragglers = StragglerPolicy::Wait;
-    world.transition.spec.grants[0].verify = VerifySpec { progress_seconds: 600, soak_seconds: 0, alone: false };
+    world.transition.spec.grants[0].verify =
+        VerifySpec { progress_seconds: 600, soak_seconds: 0, alone: false, crashes: None };
     let disturbances = Disturbances { kills: Vec::new(), cancel_at: Some(28_249), blips: Vec::new() };
     world.run_disturbed(LIMIT, &disturbances);
     assert_sound(&world, &disturbances.kills);
@@ -309,7 +339,7 @@ proptest! {
         world.kubelet.dead = dead_kubelet;
         world.kubelet.stopping = stopping;
         world.transition.spec.grants[0].drain.stragglers = stragglers;
-        world.transition.spec.grants[0].verify = VerifySpec { progress_seconds: progress, soak_seconds: soak, alone };
+        world.transition.spec.grants[0].verify = VerifySpec { progress_seconds: progress, soak_seconds: soak, alone, crashes: alone.then_some(1 + soak % 3) };
         if let Some(rules) = rules {
             world.check(rules);
         }

@@ -19,11 +19,11 @@ const NAMED: usize = 3;
 pub(super) fn once_per_pod(object: &Object, pods: &[&PodView]) -> Vec<String> {
     let Some(template) = object.template().filter(|template| template.too_large().is_none()) else { return Vec::new() };
     let all = OncePerPod::all(template, pods);
-    let mut notes: Vec<String> = all.iter().map(|each| each.beforehand(object.opt_in())).collect();
+    let restarts = RestartAnnotations::of(object, template);
+    let mut notes: Vec<String> = all.iter().map(|each| each.beforehand(&restarts)).collect();
     if object.may_have_new_pods() && !notes.is_empty() {
         notes.push(format!("new pods in one word: kubectl hitless restart --new-pods {}", object.id.arguments()));
     }
-    let restarts = RestartAnnotations::of(object, template);
     let fields: Vec<String> = restarts.reading_fields().map(ToOwned::to_owned).collect();
     if !fields.is_empty() {
         notes.push(format!("a change of an annotation that {} reads is not in place", output::names(&fields, NAMED)));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hitless_api::pod::PodView;
 use hitless_api::{Hook, HookTime};
 use hitless_gate::{DisruptionBudget, RuleSet, selector};
-use hitless_workloads::{Object, OncePerPod};
+use hitless_workloads::{Object, OncePerPod, RestartAnnotations};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use crate::output;
@@ -65,9 +65,9 @@ pub(super) fn of_hooks(hooks: &BTreeMap<String, Hook>) -> impl Iterator<Item = S
 
 /// What the new image would not bring, because it is done once for each pod.
 pub(super) fn once_per_pod(object: &Object, pods: &[&PodView]) -> Vec<String> {
-    let template = object.template();
-    let all = template.map(|template| OncePerPod::all(template, pods)).unwrap_or_default();
-    all.iter().map(|each| each.beforehand(object.opt_in())).collect()
+    let Some(template) = object.template() else { return Vec::new() };
+    let restarts = RestartAnnotations::of(object, template);
+    OncePerPod::all(template, pods).iter().map(|each| each.beforehand(&restarts)).collect()
 }
 
 /// What a new image means where no other pod serves, and nobody knows how long it takes to start. `is_tried`: a companion pod may run

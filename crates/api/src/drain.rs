@@ -89,9 +89,13 @@ pub struct VerifySpec {
     #[serde(default)]
     pub soak_seconds: u32,
     /// No other pod of the workload served when this was granted, so nobody stands in while the kubelet starts a container again that has
-    /// ended: the second crash is the verdict.
+    /// ended: the second crash is the verdict, unless `crashes` says otherwise.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub alone: bool,
+    /// The kubelet's next attempt is not waited for once a new container has ended so often, and no more than the time allows. Absent: with
+    /// `alone` the second crash is the verdict, else the kubelet tries again until the time is over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub crashes: Option<u32>,
 }
 
 impl VerifySpec {
@@ -134,7 +138,7 @@ impl Default for DrainSpec {
 
 impl Default for VerifySpec {
     fn default() -> Self {
-        Self { progress_seconds: defaults::progress_seconds(), soak_seconds: 0, alone: false }
+        Self { progress_seconds: defaults::progress_seconds(), soak_seconds: 0, alone: false, crashes: None }
     }
 }
 

@@ -125,6 +125,10 @@ impl TransitionResult {
     /// and nothing is known of the new version.
     pub const NOT_REPLACED: &str = "NotReplaced";
 
+    /// Reason of a failure: the kubelet has not lowered the pod's Ready in the time that a drain may take. Nothing was operated, and nothing
+    /// is known of the new version.
+    pub const NOT_LEAVING: &str = "NotLeaving";
+
     /// Reason of a failure: it was undone, and the containers of before have not become ready again.
     pub const ROLLBACK_NOT_READY: &str = "RollbackNotReady";
 
@@ -159,7 +163,8 @@ impl TransitionResult {
     /// Whether it says something of its own pod only, and nothing of the version.
     #[must_use]
     pub fn is_of_pod_only(&self) -> bool {
-        let is_of_node = self.outcome == Outcome::Failed && self.reason == Self::NOT_REPLACED;
+        let of_node = [Self::NOT_REPLACED, Self::NOT_LEAVING];
+        let is_of_node = self.outcome == Outcome::Failed && of_node.contains(&self.reason.as_str());
         self.is_by_application() || is_of_node
     }
 

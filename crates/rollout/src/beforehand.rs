@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hitless_api::pod::PodView;
 use hitless_gate::selector;
-use hitless_workloads::{CompanionWish, Object, OptIn, Template, registry};
+use hitless_workloads::{Object, OptIn, Template, registry};
 use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::companion;
 use crate::prefetch::{self, Pull, Resources, choose};
+use crate::round::is_made;
 use crate::snapshot::{OwnWrites, Refusal, Snapshot};
 
 /// Which of these pods.
@@ -91,7 +92,7 @@ fn fetching(snapshot: &Snapshot, workload: &Object, template: &Template, pods: &
 /// Where one is made: beside an only pod, where its owner wants that, and where a limit may want all pods to stay.
 fn companion(snapshot: &Snapshot, workload: &Object, template: &Template, pods: &[&PodView]) -> Option<Trial> {
     let of_template = registry::of_workload(&workload.id.group_kind)?.surge(workload).ok()?;
-    let beside = pods.iter().find_map(|pod| pod.node.as_deref())?;
+    let (beside, node) = pods.iter().find_map(|pod| Some((*pod, pod.node.as_deref()?)))?;
     let namespace = &workload.id.namespace;
     let may_want_all = || {
         let budgets = snapshot.disruption_budgets.iter().filter(|budget| budget.namespace == *namespace);
@@ -104,14 +105,11 @@ fn companion(snapshot: &Snapshot, workload: &Object, template: &Template, pods: 
         );
         selectors.any(|by| selector::limits(by, &template.shape().labels))
     };
-    let is_made = match CompanionWish::of(workload) {
-        CompanionWish::Never => false,
-        CompanionWish::Always => true,
-        CompanionWish::Auto => registry::size(workload).is_some_and(|size| size.desired == 1) || may_want_all(),
-    };
+    let total = registry::size(workload).and_then(|size| usize::try_from(size.desired).ok())?;
+    let is_made = is_made(snapshot, workload, total, beside, may_want_all());
     is_made.then(|| {
         let key = companion::key(&workload.id, template.revision());
-        let pod = companion::manifest(&workload.id, &key, of_template, &BTreeMap::new(), beside);
+        let pod = companion::manifest(&workload.id, &key, of_template, &BTreeMap::new(), node);
         Trial { helper: Helper::Companion, pods: vec![pod], keys: [key].into(), image: None }
     })
 }

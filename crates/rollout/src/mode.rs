@@ -18,7 +18,7 @@ pub use gap::Gaps;
 pub use losses::ConnectionLosses;
 pub use not_operable::NotOperable;
 pub use policy::{Policies, PolicyView, Resolved};
-pub use service::{Control, ServiceView, Target};
+pub use service::{Control, ServiceView, Target, is_of_load_balancer};
 pub use settings::{AgentStatus, OperationSettings, PodContext, Start, WorkloadFacts};
 pub use start::start_seconds;
 pub use traffic::{ServiceConflict, ServiceReadiness, Serving, StandIn, Traffic};

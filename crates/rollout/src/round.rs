@@ -6,6 +6,7 @@
 //! before, and returns changes; [`draft::Draft`] makes the writes of all of them.
 
 mod approvals;
+mod attempts;
 mod candidates;
 mod chance;
 mod change;
@@ -61,6 +62,7 @@ use hitless_api::{Grant, MicroTime, ObjectRef, PodRef, Propagation};
 use hitless_gate::Verdict;
 use jiff::{Timestamp, Unit};
 
+pub(crate) use companions::is_made;
 pub use companions::{Companion, wants_all};
 pub use endings::Read;
 pub use explain::{Details, Explanation, PodReport, WorkloadReport, explain};
@@ -202,7 +204,7 @@ impl<'a, 'g> Pass<'a, 'g> {
         let nodes = snapshot.node_transitions.values();
         let least_seconds = Propagation::least_seconds(nodes.filter_map(|node| node.spec.propagation.as_ref()));
         let policies = Policies::of(&snapshot.drain_policies, least_seconds);
-        let traffic = Traffic::new(&snapshot.services, &snapshot.pods);
+        let traffic = Traffic::new(&snapshot.services, &snapshot.pods).with_lost(lost.uids());
         let (post_checks, asked) = approvals::post_checks(&wishes, gate, snapshot, now);
         let pools = Pools::of(&snapshot.services, &snapshot.providers, &snapshot.pools);
         let draft = draft.with(pools::waits(&wishes, &pools, snapshot));
@@ -295,8 +297,9 @@ impl<'a, 'g> Pass<'a, 'g> {
         let wake_at = wake_at.chain(reloads.wake_at).chain(requested.wake_at).chain(planned).min();
         let plans = wishes.plans.iter().enumerate().filter(|(index, _)| !reloads.comes_first(*index));
         let workloads = plans.flat_map(|(_, plan)| &plan.writes).cloned().map(Change::Workload);
-        let mut marks = unfit::changes(&wishes, &ended);
-        marks.extend(halts::changes(&wishes, &ended, gate));
+        let unfits = unfit::Unfits { wishes: &wishes, ended: &ended, snapshot, now };
+        let mut marks = unfits.changes();
+        marks.extend(halts::changes(&unfits, gate));
         marks.extend(gaps::changes(&wishes, &learned, &losses, &reloads));
         marks.extend(reloads.changes());
         let back = |grant: &Grant| !beside.is_away(grant, &wishes);

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use hitless_api::names::annotations as names;
 use hitless_api::pod::PodView;
 use serde_json::Value;
 
@@ -12,7 +13,7 @@ use crate::containers;
 use crate::field::items;
 use crate::object::Object;
 use crate::opt_in::OptIn;
-use crate::restart_annotations::keys::Says;
+use crate::restart_annotations::{RestartAnnotations, Way, keys::Says};
 use crate::template::Template;
 
 /// One of these things. For people it is a clause: what an operation in place did not do.
@@ -92,34 +93,39 @@ impl OncePerPod {
         all
     }
 
-    /// What it means for a workload that opted in so, for people who have not changed anything yet.
+    /// What it means for a workload with these restart annotations, for people who have not changed anything yet. What a restart does is asked
+    /// of what decides it.
     #[must_use]
-    pub fn beforehand(&self, opt_in: OptIn) -> String {
-        let native = match opt_in {
-            OptIn::No | OptIn::InPlace => "native",
-            OptIn::InPlaceOnly => "refused",
-        };
+    pub fn beforehand(&self, restarts: &RestartAnnotations) -> String {
+        let [configuration, plain] = [Says::ConfigChanged, Says::Restart].map(|says| restarts.way(self, says));
         match self {
             Self::InitContainer { reads: Some(reads), .. } => format!(
-                "in place {self}, and it {reads}: a new image does without it, and a restart for configuration (checksum/…, reload) is {native}"
+                "in place {self}, and it {reads}: a new image does without it, and a restart for configuration (checksum/…, reload) is {configuration}"
             ),
             Self::InitContainer { reads: None, .. } => {
-                format!(
-                    "in place {self}, neither for a new image nor for a restart, and it fills a volume of the others"
-                )
+                let restart = if plain == Way::InPlace {
+                    ", neither for a new image nor for a restart,"
+                } else {
+                    " for a new image"
+                };
+                let but =
+                    if plain == Way::InPlace { String::new() } else { format!("; a restart by annotation is {plain}") };
+                format!("in place {self}{restart} and it fills a volume of the others{but}")
             }
             Self::Volume { what, .. } => {
                 format!(
-                    "in place {self}, as it is {what}: a new image goes without, and a restart by annotation is {native}"
+                    "in place {self}, as it is {what}: a new image goes without, and a restart by annotation is {plain}"
                 )
             }
             Self::EmptyDir { container, .. } => format!(
-                "in place {self} (emptyDir): a pid or lock file that container {container} leaves there is found by the process that comes after it"
+                "in place {self} (emptyDir): a pid or lock file that container {container} leaves there is found by the process that comes after it; \
+                 a version that crashes so is {}",
+                restarts.way_of_crash()
             ),
             Self::Injected { .. } => {
-                let restart = match opt_in {
-                    OptIn::No | OptIn::InPlace => "and a restart by annotation is native",
-                    OptIn::InPlaceOnly => "and so does a restart",
+                let restart = match plain {
+                    Way::InPlace => "and so does a restart".to_owned(),
+                    Way::Native | Way::Refused => format!("and a restart by annotation is {plain}"),
                 };
                 format!("in place {self}, as admission has put it into the pods: a new image goes without, {restart}")
             }
@@ -162,6 +168,7 @@ pub(crate) fn left_by_restart(
         return String::new();
     }
     let left = OncePerPod::of(to).into_iter().chain(OncePerPod::injected(to, pods));
+    let left = left.map(|each| each.to_string()).chain(unproven(workload, from, to));
     let left: Vec<String> = left.map(|each| format!(", but {each}")).collect();
     let left = left.concat();
     let on = workload.id.arguments();
@@ -173,6 +180,18 @@ pub(crate) fn left_by_restart(
             )
         }
     }
+}
+
+/// What nobody has seen of a restart that says that configuration has changed: that the kubelet had written the new content into the pods'
+/// volumes when the containers started. A reload has it proven on the node.
+fn unproven(workload: &Object, from: Option<&Annotations>, to: &Template) -> Option<String> {
+    let restarts = RestartAnnotations::of(workload, to);
+    if workload.reloads() || !restarts.say_configuration(from?, &to.shape().annotations) {
+        return None;
+    }
+    let mut names = containers::running(to.content()).flat_map(mounted);
+    let what = names.find_map(|name| source(volume(to.content(), name)))?;
+    Some(format!("whether their volumes had the new {what} is not proven ({}=auto proves it)", names::RELOAD))
 }
 
 /// Ordinary init containers that are given configuration, or leave something for the others. One that does neither, such as one that

@@ -5,6 +5,8 @@ pub(crate) mod keys;
 mod own;
 mod wish;
 
+use std::fmt;
+
 use hitless_api::event::EventNote;
 use hitless_api::names::{RESTARTS_PODS, annotations as names};
 use hitless_api::pod::PodView;
@@ -25,6 +27,27 @@ use crate::template::Template;
 /// What a workload's owner is told of what he says of restarts, for as long as it holds.
 pub(crate) fn notes(workload: &Object, resource: &Resource) -> impl Iterator<Item = EventNote> {
     OwnList::notes(workload, resource).chain(RestartsWish::note(workload, resource))
+}
+
+/// What becomes of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// The containers are restarted.
+    InPlace,
+    /// The pods are made anew.
+    Native,
+    /// Only new pods would bring it, and their owner lets none be made.
+    Refused,
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::InPlace => "in place",
+            Self::Native => "native",
+            Self::Refused => "refused",
+        })
+    }
 }
 
 /// Which annotations of a workload's template are restart annotations, and what a change of them needs.
@@ -104,6 +127,32 @@ impl RestartAnnotations {
             "in a restart in place {injected}: admission has put it into the pods, the template does not have it"
         );
         Some(Because::of(Cause::InjectionChanged, text))
+    }
+
+    /// What becomes of a restart of a workload that has this, by an annotation that says so.
+    pub(crate) fn way(&self, each: &OncePerPod, says: Says) -> Way {
+        let is_injected = matches!(each, OncePerPod::Injected { .. });
+        let is_kept = match self.wish {
+            RestartsWish::Containers => false,
+            RestartsWish::Pods => true,
+            // See `asks_admission`: where no pod may be made anew it is done in place.
+            RestartsWish::Auto => each.keeps_from(says, "").is_some() || (is_injected && self.may_have_new_pods),
+        };
+        match (is_kept, self.may_have_new_pods) {
+            (false, _) => Way::InPlace,
+            (true, true) => Way::Native,
+            (true, false) => Way::Refused,
+        }
+    }
+
+    /// What becomes of a version that crashes in place: a new pod is tried, where one may be made.
+    pub(crate) const fn way_of_crash(&self) -> &'static str {
+        if self.may_have_new_pods { "tried in new pods" } else { "halted" }
+    }
+
+    /// Whether what differs says that configuration has changed.
+    pub(crate) fn say_configuration(&self, from: &Annotations, to: &Annotations) -> bool {
+        from.differing(to).any(|key| self.says(key) == Some(Says::ConfigChanged))
     }
 
     /// What a change of this annotation says; `None` if it is no restart annotation. What an own one is for nobody knows.

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use anyhow::ensure;
+use anyhow::{bail, ensure};
 use clap::Args;
 use hitless_e2e::Stack;
 use serde::Serialize;
@@ -41,13 +41,67 @@ pub(super) struct Applications {
 
 #[derive(Serialize)]
 struct Figures {
-    cases: Vec<Figure>,
+    cases: Vec<Measured>,
     /// Rollouts that lost more than natively.
     worse: usize,
     /// That neither ended nor said why.
     stuck: usize,
     /// That were said to be done and were not.
     wrong_success: usize,
+    /// Cases that could not be measured.
+    errors: usize,
+}
+
+/// A rollout of a case, or why the case could not be measured.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Measured {
+    Seen(Box<Figure>),
+    Failed(Failed),
+}
+
+#[derive(Serialize)]
+struct Failed {
+    case: &'static str,
+    kind: String,
+    replicas: u32,
+    error: String,
+}
+
+impl Measured {
+    /// The rollouts of a case; one entry with the error if it could not be measured. That costs no other case.
+    fn of(case: &Case, measured: anyhow::Result<Vec<Figure>>) -> Vec<Self> {
+        match measured {
+            Ok(figures) => figures.into_iter().map(|figure| Self::Seen(Box::new(figure))).collect(),
+            Err(error) => vec![Self::Failed(Failed {
+                case: case.name,
+                kind: format!("{:?}", case.kind),
+                replicas: case.replicas,
+                error: format!("{error:#}"),
+            })],
+        }
+    }
+
+    const fn seen(&self) -> Option<&Figure> {
+        match self {
+            Self::Seen(figure) => Some(figure),
+            Self::Failed(_) => None,
+        }
+    }
+
+    fn place(&self) -> (&'static str, usize) {
+        match self {
+            Self::Seen(figure) => (figure.case, figure.rollout),
+            Self::Failed(failed) => (failed.case, 0),
+        }
+    }
+
+    fn print(&self) {
+        match self {
+            Self::Seen(figure) => println!("{}\n    {}", line(&columns(figure)), figure.seen.words),
+            Self::Failed(failed) => println!("{}\n    {}", line(&[failed.case, "-", "-", "ERROR"]), failed.error),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -87,9 +141,14 @@ fn wanted(options: &Applications) -> anyhow::Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// Before a cluster is made: fetching takes the network, and may fail.
+/// Before a cluster is made: fetching takes the network, and may fail. A case whose server is not there fails when its turn comes.
 pub(super) fn prepare(options: &Applications) -> anyhow::Result<()> {
-    wanted(options)?.iter().filter_map(Case::server).try_for_each(|server| server.fetch(&|line| eprintln!("{line}")))
+    for case in wanted(options)? {
+        if let Some(Err(error)) = case.server().map(|server| server.fetch(&|line| eprintln!("{line}"))) {
+            eprintln!("{}: its server can't be fetched: {error:#}", case.name);
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn run(options: &Applications, stack: &Stack, json: bool) -> anyhow::Result<()> {
@@ -101,69 +160,78 @@ pub(super) fn run(options: &Applications, stack: &Stack, json: bool) -> anyhow::
         return Ok(());
     }
     println!("{}", line(&HEAD));
-    let all = measure_all(options, stack, cases)?;
-    let count = |is: fn(&Figure) -> bool| all.iter().filter(|figure| is(figure)).count();
+    let all = measure_all(options, cases, &|case| {
+        case.server().map_or(Ok(()), |server| server.push(&stack.cluster))?;
+        measure(options, stack, case)
+    })?;
+    let count = |is: fn(&Figure) -> bool| all.iter().filter_map(Measured::seen).filter(|figure| is(figure)).count();
     let figures = Figures {
         worse: count(Figure::is_worse),
         stuck: count(|figure| figure.seen.is_stuck),
         wrong_success: count(|figure| figure.seen.is_wrong),
+        errors: all.iter().filter(|measured| measured.seen().is_none()).count(),
         cases: all,
     };
     if json {
         println!("{}", serde_json::to_string(&figures)?);
-        return Ok(());
+    } else {
+        println!(
+            "{} lost more than natively, {} stuck, {} wrong successes",
+            figures.worse, figures.stuck, figures.wrong_success
+        );
     }
-    println!(
-        "{} lost more than natively, {} stuck, {} wrong successes",
-        figures.worse, figures.stuck, figures.wrong_success
-    );
-    Ok(())
+    match figures.errors {
+        0 => Ok(()),
+        errors => bail!("{errors} of the cases could not be measured, see ERROR above"),
+    }
 }
 
-/// Several cases at once, each printed when it has ended. The first one that fails ends the others before their next case.
-fn measure_all(options: &Applications, stack: &Stack, cases: Vec<Case>) -> anyhow::Result<Vec<Figure>> {
+/// Several cases at once, each printed when it has ended. One that fails costs no other one.
+fn measure_all(
+    options: &Applications,
+    cases: Vec<Case>,
+    measure: &(dyn Fn(&Case) -> anyhow::Result<Vec<Figure>> + Sync),
+) -> anyhow::Result<Vec<Measured>> {
     let left = Mutex::new(VecDeque::from(cases));
     let next = || left.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
     let printing = Mutex::new(());
     let worker = || {
-        let mut figures = Vec::new();
+        let mut all = Vec::new();
         while let Some(case) = next() {
-            let pushed = case.server().map_or(Ok(()), |server| server.push(&stack.cluster));
-            let measured = pushed.and_then(|()| measure(options, stack, &case)).inspect_err(|_failed| {
-                left.lock().unwrap_or_else(PoisonError::into_inner).clear();
-            })?;
+            let measured = Measured::of(&case, measure(&case));
             let _one_at_a_time = printing.lock().unwrap_or_else(PoisonError::into_inner);
-            for figure in &measured {
-                println!("{}", line(&columns(figure)));
-                println!("    {}", figure.seen.words);
-            }
-            figures.extend(measured);
+            measured.iter().for_each(Measured::print);
+            all.extend(measured);
         }
-        Ok(figures)
+        all
     };
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..options.at_once).map(|_| scope.spawn(worker)).collect();
         let mut all = Vec::new();
         for worker in workers {
-            let measured: anyhow::Result<Vec<Figure>> =
-                worker.join().map_err(|_panicked| anyhow::anyhow!("a thread panicked, see above"))?;
-            all.extend(measured?);
+            all.extend(worker.join().map_err(|_panicked| anyhow::anyhow!("a thread panicked, see above"))?);
         }
-        all.sort_by_key(|figure| (figure.case, figure.rollout));
+        all.sort_by_key(Measured::place);
         Ok(all)
     })
 }
 
-/// Both at the same time, so that both have the same machine.
+/// Both at the same time, so that both have the same machine; one after the other where both want the same ports of the nodes.
 fn measure(options: &Applications, stack: &Stack, case: &Case) -> anyhow::Result<Vec<Figure>> {
     let longest = Duration::from_secs(options.seconds);
+    let rollouts = |way| run::rollouts(stack, case, way, options.rollouts, longest);
     let (ours, native) = std::thread::scope(|scope| {
-        let native = scope.spawn(|| run::rollouts(stack, case, run::Way::Native, options.rollouts, longest));
-        let ours = run::rollouts(stack, case, run::Way::Hitless, options.rollouts, longest);
-        (ours, native.join())
+        let ours = scope.spawn(|| rollouts(run::Way::Hitless));
+        if case.takes_ports_of_nodes() {
+            return (ours.join(), scope.spawn(|| rollouts(run::Way::Native)).join());
+        }
+        let native = scope.spawn(|| rollouts(run::Way::Native));
+        (ours.join(), native.join())
     });
-    let native = native.map_err(|_panicked| anyhow::anyhow!("a thread panicked, see above"))?;
-    let both = ours?.into_iter().zip(native?).zip(1..);
+    let of = |result: std::thread::Result<anyhow::Result<Vec<Seen>>>| {
+        result.map_err(|_panicked| anyhow::anyhow!("a thread panicked, see above")).flatten()
+    };
+    let both = of(ours)?.into_iter().zip(of(native)?).zip(1..);
     let figure = |((seen, native), rollout)| Figure {
         case: case.name,
         kind: format!("{:?}", case.kind),
@@ -214,5 +282,32 @@ mod tests {
         let is_fine =
             |name: &&str| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
         assert!(names.iter().all(is_fine) && names.iter().all(|name| name.len() < 40), "{names:?}");
+    }
+
+    /// Two pods can't have the same port of a node, and the second one would be Pending for ever.
+    #[test]
+    fn cases_that_take_ports_of_nodes_do_not_run_beside_their_native_twins() {
+        let takes: Vec<&str> = all().iter().filter(|case| case.takes_ports_of_nodes()).map(|case| case.name).collect();
+        assert_eq!(takes, ["o23-host-port"]);
+    }
+
+    #[test]
+    fn a_case_that_can_not_be_measured_costs_no_other_case() {
+        let options = Applications { only: None, rollouts: 1, seconds: 1, at_once: 2, list: false };
+        let cases = vec![Case::echo("a"), Case::echo("b"), Case::echo("c")];
+        let measure = |case: &Case| {
+            let seen = || Seen { requests: 9, way: "in place", code: Some(0), ..Seen::default() };
+            if case.name == "a" {
+                bail!("waited 140s for 2 ready pods");
+            }
+            let kind = "Deployment".to_owned();
+            let (seen, native) = (seen(), seen());
+            Ok(vec![Figure { case: case.name, kind, replicas: 3, rollout: 1, seen, native }])
+        };
+        let all = measure_all(&options, cases, &measure).unwrap();
+        let json = serde_json::to_value(&all).unwrap();
+        assert_eq!((&json[0]["case"], &json[0]["error"]), (&"a".into(), &"waited 140s for 2 ready pods".into()));
+        assert_eq!((&json[1]["case"], &json[1]["requests"]), (&"b".into(), &9.into()));
+        assert_eq!((&json[2]["case"], &json[2]["native"]["requests"]), (&"c".into(), &9.into()));
     }
 }

@@ -15,7 +15,7 @@ pub struct Trouble<'p> {
 
 impl Trouble<'_> {
     /// The container has run, and ended.
-    pub(super) fn is_crash(&self) -> bool {
+    pub(crate) fn is_crash(&self) -> bool {
         self.reason == CRASHES
     }
 }

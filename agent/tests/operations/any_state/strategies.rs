@@ -113,7 +113,7 @@ prop_compose! {
         let [min_seconds, straggler_after_seconds, deadline_seconds, progress_seconds, soak_seconds, ttl_seconds] = numbers;
         Grant {
             drain: DrainSpec { min_seconds, straggler_after_seconds, stragglers, deadline_seconds, ..DrainSpec::default() },
-            verify: VerifySpec { progress_seconds, soak_seconds, alone: soak_seconds % 2 == 1 },
+            verify: VerifySpec { progress_seconds, soak_seconds, alone: soak_seconds % 2 == 1, crashes: (soak_seconds % 3 == 1).then_some(2) },
             ttl_seconds,
             while_unavailable,
             mode,

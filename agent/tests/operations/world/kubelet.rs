@@ -22,6 +22,8 @@ enum Event {
 pub(crate) struct Kubelet {
     new_image: Image,
     pub(crate) dead: bool,
+    /// What is left in the pod keeps the image before from starting, too.
+    pub(crate) both_crash: bool,
     /// Milliseconds until it has seen a write to the pod, and Ready follows.
     pub(crate) late: i64,
     /// Milliseconds from an image patch until the old container has stopped.
@@ -40,6 +42,7 @@ impl Kubelet {
         Self {
             new_image,
             dead: false,
+            both_crash: false,
             late: 20,
             stopping: 110,
             running_image: FROM.into(),
@@ -107,7 +110,7 @@ impl Kubelet {
         }
         self.running_image.clone_from(&image);
         self.events.retain(|(_, event)| matches!(event, Event::Settle));
-        let kind = if image == FROM { Image::Good(300) } else { self.new_image };
+        let kind = if image == FROM && !self.both_crash { Image::Good(300) } else { self.new_image };
         let state = kubelet::state(container);
         if kind == Image::Missing {
             return kubelet::not_pulled(state);

@@ -71,6 +71,34 @@ fn a_companion_is_tried_where_one_is_made() {
     .unwrap();
     let snapshot = Snapshot { disruption_budgets: vec![Arc::new(budget.into())], ..Snapshot::default() };
     assert!(helpers(&snapshot, &three).contains(&Helper::Companion));
+    let never = workload("Deployment", 3, &json!({"hitless.dev/companion": "Never"}));
+    assert!(!helpers(&snapshot, &never).contains(&Helper::Companion));
+}
+
+#[test]
+fn none_is_tried_where_the_round_would_make_none() {
+    let service: k8s_openapi::api::core::v1::Service =
+        serde_json::from_value(json!({"metadata": {"name": "web", "namespace": "shop"},
+            "spec": {"selector": {"app": "web"}, "publishNotReadyAddresses": true}}))
+        .unwrap();
+    let published = Snapshot { services: vec![Arc::new((&service).into())], ..Snapshot::default() };
+    let mut labelled = pod("a", Some("n1"));
+    labelled.labels.insert("app".to_owned(), "web".to_owned());
+    let helpers = |snapshot: &Snapshot, workload: &Object| -> Vec<Helper> {
+        trials(snapshot, workload, &[&labelled]).iter().map(|trial| trial.helper).collect()
+    };
+    let single = workload("Deployment", 1, &json!({}));
+    assert!(helpers(&Snapshot::default(), &single).contains(&Helper::Companion));
+    assert!(!helpers(&published, &single).contains(&Helper::Companion), "it would get clients before it is ready");
+    let gated = |replicas: u32| {
+        let object = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "shop",
+            "uid": "w", "annotations": {"hitless.dev/companion": "Always"}}, "spec": {"replicas": replicas, "template": {
+            "metadata": {"labels": {"app": "web"}}, "spec": {"readinessGates": [{"conditionType": "example.com/registered"}],
+            "containers": [{"name": "web", "image": "web:v2"}]}}}});
+        registry::read(object).unwrap().unwrap()
+    };
+    assert!(!helpers(&Snapshot::default(), &gated(1)).contains(&Helper::Companion), "it could never serve");
+    assert!(helpers(&Snapshot::default(), &gated(3)).contains(&Helper::Companion), "it only tries the version");
 }
 
 #[test]

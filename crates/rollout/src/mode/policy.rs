@@ -248,6 +248,7 @@ impl<'a> Policies<'a> {
             progress_seconds: verifies().find_map(|verify| verify.progress_seconds).unwrap_or(start_seconds),
             soak_seconds: verifies().find_map(|verify| verify.soak_seconds).unwrap_or_default(),
             alone: false,
+            crashes: None,
         };
         let by_policy = || chain.iter().find_map(|known| Some((known.policy.spec.mode?, known.origin.clone())));
         let by_pod = ModeWish::of(pod)?.map(|mode| (mode, format!("annotation {}", annotations::MODE)));

@@ -18,6 +18,12 @@ pub(super) const ENDPOINT_GROUPS: &str = "cloud.google.com/neg-status";
 /// kubernetes-sigs/aws-load-balancer-controller, `pkg/neg` in kubernetes/ingress-gce).
 pub(super) const KEEPING: [&str; 2] = ["target-health.elbv2.k8s.aws/", "cloud.google.com/load-balancer-neg-ready"];
 
+/// Whether a load balancer's controller sets the condition on every pod that a Service selects, whoever owns it.
+#[must_use]
+pub fn is_of_load_balancer(condition: &str) -> bool {
+    KEEPING.iter().any(|beginning| condition.starts_with(beginning))
+}
+
 /// Where a Service's port leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {

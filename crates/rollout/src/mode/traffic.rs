@@ -2,21 +2,26 @@
 //! (docs/contract.md#services-of-a-held-pod).
 
 use std::cell::OnceCell;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use hitless_api::pod::{PodView, Protocol};
 use hitless_api::{GrantMode, PortTreatment};
 
 use super::ServiceView;
-use super::service::{ENDPOINT_GROUPS, KEEPING};
+use super::service::{ENDPOINT_GROUPS, is_of_load_balancer};
 use crate::companion::is_companion;
+
+/// A pod that is being deleted and has a longer grace period is not waited for: nothing waits for it natively either.
+const LONGEST_GRACE_SECONDS: u32 = 60;
 
 /// Services and pods, as one finds the other.
 pub struct Traffic<'a> {
     /// Services with a selector, by namespace.
     services: HashMap<&'a str, Vec<&'a ServiceView>>,
     all: &'a [Arc<PodView>],
+    /// uids of pods whose nodes are lost: they do not come back, and are not gone either.
+    lost: HashSet<&'a str>,
     /// Made when somebody asks for other pods: most rounds grant nothing.
     pods: OnceCell<Pods<'a>>,
 }
@@ -116,7 +121,13 @@ impl<'a> Traffic<'a> {
         for service in services.iter().filter(|service| !service.selector.is_empty()) {
             known.entry(service.namespace.as_str()).or_default().push(service);
         }
-        Self { services: known, all: pods, pods: OnceCell::new() }
+        Self { services: known, all: pods, lost: HashSet::new(), pods: OnceCell::new() }
+    }
+
+    /// The same, with the pods whose nodes are lost.
+    #[must_use]
+    pub fn with_lost(self, uids: impl IntoIterator<Item = &'a str>) -> Self {
+        Self { lost: uids.into_iter().collect(), ..self }
     }
 
     /// The Services whose clients get to the pod.
@@ -150,7 +161,7 @@ impl<'a> Traffic<'a> {
     /// What shows that a load balancer outside of the cluster sends connections to the pod's own address whether it is Ready or not.
     #[must_use]
     pub fn load_balancer_keeps(&self, pod: &PodView) -> Option<String> {
-        let condition = pod.conditions.keys().find(|name| KEEPING.iter().any(|gate| name.starts_with(gate)));
+        let condition = pod.conditions.keys().find(|name| is_of_load_balancer(name));
         let group = || self.leading_to(pod).find(|service| service.has_endpoint_group);
         let service = || group().map(|service| format!("annotation {ENDPOINT_GROUPS} of Service {}", service.name));
         condition.map(|name| format!("its condition {name}")).or_else(service)
@@ -232,7 +243,7 @@ impl<'a> Traffic<'a> {
             let is_answered = |takes: &dyn Fn(&PodView) -> bool| {
                 service.is_answered_by(others.clone().filter(|other| takes(other)), pod)
             };
-            let comes_back = |other: &PodView| !other.terminating && serving(other) == Serving::Away;
+            let comes_back = |other: &PodView| self.comes_back(other, serving);
             let is_served = is_answered(&|other| serving(other) == Serving::Serves);
             let is_served_then = is_answered(&|other| serving(other) == Serving::Serves || comes_back(other));
             if is_served || !is_served_then { None } else { others.clone().find(|other| comes_back(other)) }
@@ -246,7 +257,17 @@ impl<'a> Traffic<'a> {
         if self.leading_to(pod).any(|service| service.has_address) {
             return None;
         }
-        self.siblings(pod).find(|other| !other.terminating && serving(other) == Serving::Away)
+        self.siblings(pod).find(|other| self.comes_back(other, serving))
+    }
+
+    fn comes_back(&self, other: &PodView, serving: &impl Fn(&PodView) -> Serving) -> bool {
+        !other.terminating && serving(other) == Serving::Away && !self.lost.contains(other.id.uid.as_str())
+    }
+
+    /// Whether a pod that is away is back or gone soon. One on a lost node stays as it is, and one with a long grace period may take all of it.
+    fn is_soon_over(&self, other: &PodView) -> bool {
+        let is_long = other.terminating && other.grace_seconds > LONGEST_GRACE_SECONDS;
+        !is_long && !self.lost.contains(other.id.uid.as_str())
     }
 
     /// Whether clients find the pods by their readiness: then another pod can take the clients of this one.
@@ -289,8 +310,8 @@ impl<'a> Traffic<'a> {
         for other in self.others(service, pod) {
             match serving(other) {
                 Serving::Serves => {}
-                Serving::Away => waits_for = Some(other.id.name.clone()),
-                Serving::Down => in_the_way = Some(other.id.name.clone()),
+                Serving::Away if self.is_soon_over(other) => waits_for = Some(other.id.name.clone()),
+                Serving::Away | Serving::Down => in_the_way = Some(other.id.name.clone()),
             }
         }
         match (in_the_way, waits_for) {
@@ -324,7 +345,7 @@ impl<'a> Traffic<'a> {
                 Need::Open => closed.push(service),
                 Need::CannotOpen(other) => {
                     note = Some(format!(
-                        "Service {} can't be opened because of pod {other}, which is not Ready",
+                        "Service {} can't be opened because of pod {other}, which is not Ready or is being deleted",
                         service.name
                     ));
                 }
@@ -484,6 +505,31 @@ mod tests {
         assert_eq!(begin(&[one.clone(), two.clone()], &[]), "now");
         assert!(begin(&[one.clone(), two], &["b"]).starts_with("NoOther"));
         assert!(begin(&[one, down], &[]).starts_with("Service web can't be opened because of pod c"));
+    }
+
+    #[test]
+    fn a_held_pod_does_not_wait_for_one_that_is_not_gone_soon() {
+        let services = [service("web", &json!({}))];
+        let begin = |change: &dyn Fn(&mut PodView), lost: Option<&'static str>, taken: &[&str]| {
+            let mut other = PodView::clone(&pod("b", false));
+            change(&mut other);
+            let pods = [pod("a", true), Arc::new(other)];
+            let traffic = Traffic::new(&services, &pods).with_lost(lost);
+            match traffic.begin(&pods[0], &GrantMode::Hold, &present(taken)) {
+                ServiceReadiness::Now { note, .. } => note.unwrap_or_default(),
+                ServiceReadiness::Opening(_) => "open".to_owned(),
+                ServiceReadiness::Wait(busy) => format!("{busy:?}"),
+            }
+        };
+        let deleted = |pod: &mut PodView| pod.terminating = true;
+        let slowly = |pod: &mut PodView| (pod.terminating, pod.grace_seconds) = (true, 3600);
+        let stays = |_: &mut PodView| ();
+        assert!(begin(&deleted, None, &[]).starts_with("NoOther"), "it is gone in half a minute");
+        assert!(begin(&stays, None, &["b"]).starts_with("NoOther"), "it comes back from its operation");
+        let cannot = "Service web can't be opened because of pod b";
+        assert!(begin(&deleted, Some("b"), &[]).starts_with(cannot), "its kubelet ends it never");
+        assert!(begin(&stays, Some("b"), &["b"]).starts_with(cannot), "nobody ends its operation");
+        assert!(begin(&slowly, None, &[]).starts_with(cannot));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Whether a companion pod tries a workload's next version before one of its pods gets it, whether it serves meanwhile, and
 //! when it goes (docs/contract.md#companion-pod).
 
+mod gates;
 mod retire;
 mod room;
 mod words;
@@ -11,14 +12,14 @@ use std::collections::{BTreeMap, HashMap};
 use hitless_api::names::labels;
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, GrantMode, GrantOp, Reservation};
-use hitless_workloads::{CompanionWish, Plan, Stage, registry};
+use hitless_workloads::{CompanionWish, Object, Plan, Stage, registry};
 use jiff::{SignedDuration, Timestamp};
 
 use super::candidates::{Basis, Operable};
 use super::draft::Draft;
 use super::wait_reason::WaitReason;
 use crate::companion::{self, Outcome, State, Tried};
-use crate::mode::{Gaps, Mode, Serving, StandIn, start_seconds};
+use crate::mode::{Gaps, Mode, Serving, StandIn, Traffic, start_seconds};
 use crate::snapshot::Snapshot;
 
 pub(super) use retire::retiring;
@@ -107,6 +108,13 @@ fn is_known(plan: &Plan) -> bool {
     tried(plan).is_some() || Gaps::parse(plan.gaps.as_deref()).knows(&plan.target)
 }
 
+/// Whether the version has run in the workload's companion: it is Ready there, or was and that is known.
+pub(super) fn has_run(plan: &Plan, snapshot: &Snapshot, now: Timestamp) -> bool {
+    let has_told = tried(plan).is_some_and(|tried| tried.outcome == Outcome::Good);
+    let companion = Companions::new(snapshot, now).of(plan).map(|pod| State::of(pod, now));
+    has_told || matches!(companion, Some(State::Ready { .. }))
+}
+
 /// No node had room for it.
 pub(super) fn is_skipped(plan: &Plan) -> bool {
     tried(plan).is_some_and(|tried| tried.outcome == Outcome::Skipped)
@@ -185,27 +193,30 @@ impl Basis<'_, '_> {
 
     /// The plan of the pod's workload, if a companion is to try what it brings to the pod.
     fn tries_first(&self, operable: &Operable<'_>) -> Option<&Plan> {
-        let plan = self.may_try(operable)?;
-        let is_meant = match plan.companion {
-            CompanionWish::Never => false,
-            CompanionWish::Auto => plan.total == 1 || self.has_begun(plan),
-            CompanionWish::Always => plan.total == 1 || plan.up_to_date() == 0 || self.has_begun(plan),
-        };
-        is_meant.then_some(plan)
+        let plan = self.may_run(operable).filter(|_| !self.snapshot.unknown.companions)?;
+        if plan.total == 1 && self.never_ready(plan).is_some() {
+            return None;
+        }
+        is_meant(plan.companion, plan.total, plan.up_to_date(), || self.has_begun(plan)).then_some(plan)
     }
 
-    /// The plan of the pod's workload, if a companion may try what it brings to the pod.
+    /// The plan of the pod's workload, if a companion may serve with what it brings to the pod.
     fn may_try(&self, operable: &Operable<'_>) -> Option<&Plan> {
         self.may_have(operable).filter(|_| !self.snapshot.unknown.companions)
     }
 
     /// The same, whether companion pods can be read or not.
     pub(super) fn may_have(&self, operable: &Operable<'_>) -> Option<&Plan> {
+        self.may_run(operable).filter(|plan| self.never_ready(plan).is_none())
+    }
+
+    /// The plan of the pod's workload, if a companion may run what it brings to the pod, whether it can serve or not.
+    fn may_run(&self, operable: &Operable<'_>) -> Option<&Plan> {
         let plan = &self.wishes.plans[self.workload_of_operation(operable)?];
         // A change of labels starts nothing that could be tried.
         let starts = operable.intent.operation.op != GrantOp::Relabel;
         let wants = starts && is_moving(plan) && plan.behind.contains(&operable.pod.id.uid);
-        let may = wants && plan.companion != CompanionWish::Never && self.no_companion(operable).is_none();
+        let may = wants && plan.companion != CompanionWish::Never && self.cannot_run(operable).is_none();
         may.then_some(plan)
     }
 
@@ -238,16 +249,23 @@ impl Basis<'_, '_> {
         Some(WaitReason::Companion { pod: pod.id.name.clone(), stage })
     }
 
-    /// Why no companion of the pod's workload may run, as a clause for people.
+    /// Why no companion of the pod's workload may serve, as a clause for people.
     pub(super) fn no_companion(&self, operable: &Operable<'_>) -> Option<String> {
+        let plan = self.wishes.workload_of(operable.pod).map(|index| &self.wishes.plans[index]);
+        self.cannot_run(operable).or_else(|| self.never_ready(plan?))
+    }
+
+    /// Why a companion of the workload could not become Ready.
+    fn never_ready(&self, plan: &Plan) -> Option<String> {
+        gates::never_ready(self.wishes.world.object(&plan.workload.uid)?)
+    }
+
+    /// Why none may run, as a clause for people.
+    fn cannot_run(&self, operable: &Operable<'_>) -> Option<String> {
         let plan = &self.wishes.plans[self.wishes.workload_of(operable.pod)?];
         let root = self.wishes.world.object(&plan.workload.uid)?;
-        let agent = self.snapshot.node_transitions.get(operable.node).and_then(|known| known.agent.as_ref());
-        if agent.is_some_and(|agent| !agent.can(GrantOp::DRAIN_FEATURE)) {
-            return Some(format!("the agent on node {} is of an earlier version", operable.node));
-        }
-        if self.traffic.always_published(operable.pod) {
-            return Some("a Service sends connections to pods that are not Ready".to_owned());
+        if let Some(why) = never_beside(self.snapshot, &self.traffic, operable.pod) {
+            return Some(why);
         }
         if let Some(refusal) = self.images.refusals.of_companion(&target_key(plan)) {
             return Some(format!("it is not accepted: {}", refusal.words));
@@ -309,6 +327,41 @@ impl Basis<'_, '_> {
     pub(super) fn has_clients(&self, operable: &Operable<'_>) -> bool {
         self.traffic.takes_clients(operable.pod)
     }
+}
+
+/// Whether a companion tries a version before one of so many pods of the workload gets it, of which so many have it.
+fn is_meant(wish: CompanionWish, total: usize, up_to_date: usize, has_begun: impl FnOnce() -> bool) -> bool {
+    match wish {
+        CompanionWish::Never => false,
+        CompanionWish::Auto => total == 1 || has_begun(),
+        CompanionWish::Always => total == 1 || up_to_date == 0 || has_begun(),
+    }
+}
+
+/// Whether one is made for a workload of so many pods, beside this one, before any of them has the next version; `may_want_all`: a limit may
+/// want all of its pods to stay. As far as it can be told beforehand, by what the round asks itself.
+pub(crate) fn is_made(snapshot: &Snapshot, root: &Object, total: usize, beside: &PodView, may_want_all: bool) -> bool {
+    let wish = CompanionWish::of(root);
+    let tries = is_meant(wish, total, 0, || false);
+    let makes_room = may_want_all && wish != CompanionWish::Never;
+    let has_to_serve = total == 1 || !tries;
+    let traffic = Traffic::new(&snapshot.services, &snapshot.pods);
+    let cannot_serve = has_to_serve && gates::never_ready(root).is_some();
+    let may_run = registry::of_workload(&root.id.group_kind).is_some_and(|kind| kind.surge(root).is_ok());
+    (tries || makes_room) && may_run && !cannot_serve && never_beside(snapshot, &traffic, beside).is_none()
+}
+
+/// Why no companion may run beside this pod, as far as its Services and the agent tell, as a clause for people.
+fn never_beside(snapshot: &Snapshot, traffic: &Traffic<'_>, pod: &PodView) -> Option<String> {
+    let node = pod.node.as_deref().unwrap_or_default();
+    let agent = snapshot.node_transitions.get(node).and_then(|known| known.agent.as_ref());
+    if agent.is_some_and(|agent| !agent.can(GrantOp::DRAIN_FEATURE)) {
+        return Some(format!("the agent on node {node} is of an earlier version"));
+    }
+    if traffic.always_published(pod) {
+        return Some("a Service sends connections to pods that are not Ready".to_owned());
+    }
+    None
 }
 
 /// The pod is the only one that serves, and would be away for longer than clients can be held, or for nobody knows how long.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::mode::{Mode, NotOperable, ServiceConflict, ServiceReadiness, ServiceView, Serving, Start};
 use hitless_api::ledger::CLUSTER;
 use hitless_api::pod::PodView;
-use hitless_api::{Grant, GrantMode, GrantOp, MountedConfig, Outcome, PostCheck, Reservation, VerifySpec};
+use hitless_api::{Grant, GrantMode, GrantOp, MountedConfig, Outcome, PostCheck, Reservation};
 use hitless_gate::{Candidate, Reserved, Verdict};
 use jiff::Timestamp;
 
@@ -333,7 +333,7 @@ impl<'a> Basis<'a, '_> {
     }
 
     /// No other pod of its workload, nor a companion, serves: nobody stands in while its containers are started again and again.
-    fn is_alone(&self, pod: &'a PodView, draft: &Draft<'_>) -> bool {
+    pub(super) fn is_alone(&self, pod: &'a PodView, draft: &Draft<'_>) -> bool {
         let is_other = |other: &&PodView| other.id.uid != pod.id.uid;
         let serves = |other: &PodView| self.serving(other, draft) == Serving::Serves;
         if let Some(workload) = self.wishes.workload_of(pod) {
@@ -379,7 +379,7 @@ impl<'a> Basis<'a, '_> {
             annotations: operation.annotations.clone(),
             before: operation.containers.keys().map(|name| (name.clone(), running(name))).collect(),
             drain: settings.drain.clone(),
-            verify: VerifySpec { alone: self.is_alone(pod, draft), ..settings.verify },
+            verify: self.verify(operable, draft),
             hooks: settings.hooks.clone(),
             config: config.cloned().map(Box::new),
             rules: Vec::new(),

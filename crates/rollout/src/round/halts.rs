@@ -5,12 +5,12 @@ use hitless_gate::Gate;
 use hitless_workloads::{BadVersion, Stage, registry};
 
 use super::change::Change;
-use super::endings::{Ended, Failure};
-use super::unfit;
-use super::wishes::Wishes;
+use super::endings::Failure;
+use super::unfit::{self, Unfits};
 
 /// What the kinds write then. Not beside another write to the same workload: both would be conditional on the same version.
-pub(super) fn changes<'a>(wishes: &Wishes<'a>, ended: &Ended<'a>, gate: &Gate) -> Vec<Change<'a>> {
+pub(super) fn changes<'a>(unfits: &Unfits<'_, 'a>, gate: &Gate) -> Vec<Change<'a>> {
+    let Unfits { wishes, ended, .. } = *unfits;
     let changes = wishes.plans.iter().enumerate().filter_map(|(index, plan)| {
         // Only what was operated, judged and undone speaks against the version itself, and only beside pods of the version before that
         // are well.
@@ -21,7 +21,7 @@ pub(super) fn changes<'a>(wishes: &Wishes<'a>, ended: &Ended<'a>, gate: &Gate) -
         let count = ended.failures.iter().filter(is_bad).count();
         // A restart may fail, too, where nothing is rolled.
         let is_rolling = matches!(plan.stage, Stage::Rolling | Stage::Finishing);
-        if unfit::goes_natively(wishes, ended, index) {
+        if unfits.goes_natively(index) {
             return None;
         }
         if !is_rolling || !plan.writes.is_empty() || count < gate.tolerated_failures(&first.grant.pod.uid) as usize {
@@ -29,7 +29,9 @@ pub(super) fn changes<'a>(wishes: &Wishes<'a>, ended: &Ended<'a>, gate: &Gate) -
         }
         let kind = registry::of_workload(&plan.workload.group_kind)?;
         let Failure { grant, result, message, .. } = first;
-        let why = BadVersion { pod: &grant.pod.name, reason: &result.reason, message };
+        let hint = unfit::hint(first, wishes, plan).map(|hint| format!("; {hint}")).unwrap_or_default();
+        let message = format!("{message}{hint}");
+        let why = BadVersion { pod: &grant.pod.name, reason: &result.reason, message: &message };
         kind.halt(wishes.world.object(&plan.workload.uid)?, &wishes.world, why).map(Change::Workload)
     });
     changes.collect()

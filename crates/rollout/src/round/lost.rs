@@ -51,6 +51,8 @@ impl<'a> Lost<'a> {
 }
 
 fn patience(pod: &PodView) -> SignedDuration {
-    let is_replaced = pod.owner.as_ref().is_some_and(|owner| owner.group_kind.is("apps", "ReplicaSet"));
+    // One that is being deleted does not come back, and has been replaced already.
+    let is_replaced =
+        !pod.terminating && pod.owner.as_ref().is_some_and(|owner| owner.group_kind.is("apps", "ReplicaSet"));
     if is_replaced { REPLACED_AFTER } else { PATIENCE }
 }

@@ -1,30 +1,99 @@
-//! A pod that does not start with the version before either, once it has had the next one: what it keeps over a restart (a file in an
-//! `emptyDir`) may keep any version from starting in it. It ends with a new pod, never with a dead one: its version goes natively
-//! (docs/contract.md#bad-version).
+//! A version that may start in a new pod only (docs/contract.md#bad-version): it is not judged bad before a new pod was tried, and its workload goes
+//! natively. What a pod keeps over a restart (a file in an `emptyDir`) may keep a version, or any version, from starting in it; and one
+//! that has run in a companion pod does start.
 
 use hitless_api::{Outcome, TransitionResult};
-use hitless_workloads::{OptIn, Plan, Stage, registry};
+use hitless_workloads::{OncePerPod, OptIn, Plan, Stage, registry};
+use jiff::Timestamp;
 
+use super::attempts::kept;
 use super::change::Change;
+use super::companions;
 use super::endings::{Ended, Failure};
 use super::wishes::Wishes;
+use crate::snapshot::Snapshot;
 
-/// Marks of workloads whose owners let pods be made anew. Not beside another write to the same workload.
-pub(super) fn changes<'a>(wishes: &Wishes<'a>, ended: &Ended<'a>) -> Vec<Change<'a>> {
-    let changes = wishes.plans.iter().enumerate().filter_map(|(index, plan)| {
-        let failure = dead(wishes, ended, index)?;
-        let root = wishes.world.object(&plan.workload.uid)?;
-        // What its owner has paused is let go by nobody else.
-        let may = may_roll(plan) && plan.writes.is_empty() && root.pause().is_none();
-        let write = registry::of_workload(&plan.workload.group_kind)?.natively(root, &words(failure));
-        write.filter(|_| may).map(Change::Workload)
-    });
-    changes.collect()
+/// Reasons of a way back whose version has crashed.
+const CRASHES: &str = "CrashLoopBackOff";
+/// Those that say that its containers have not started, or not in time. Hooks and rules judge the version itself.
+const NOT_STARTED: [&str; 4] = [CRASHES, "ProgressDeadlineExceeded", "CreateContainerError", "RunContainerError"];
+
+/// Why a version may start in a new pod only.
+enum Unfit {
+    /// The version before does not start in this pod any more either.
+    Dead,
+    /// It has run in its companion pod.
+    RanInCompanion,
+    /// It has crashed, and in place this is not done again.
+    Kept(OncePerPod),
 }
 
-/// Whether the workload goes natively for such a pod, so that its version is not put back as a bad one.
-pub(super) fn goes_natively(wishes: &Wishes<'_>, ended: &Ended<'_>, index: usize) -> bool {
-    may_roll(&wishes.plans[index]) && dead(wishes, ended, index).is_some()
+/// Looks for such versions.
+pub(super) struct Unfits<'s, 'a> {
+    pub(super) wishes: &'s Wishes<'a>,
+    pub(super) ended: &'s Ended<'a>,
+    pub(super) snapshot: &'a Snapshot,
+    pub(super) now: Timestamp,
+}
+
+impl<'a> Unfits<'_, 'a> {
+    /// Marks of workloads whose owners let pods be made anew. Not beside another write to the same workload.
+    pub(super) fn changes(&self) -> Vec<Change<'a>> {
+        let changes = self.wishes.plans.iter().enumerate().filter_map(|(index, plan)| {
+            let words = self.words(index)?;
+            let root = self.wishes.world.object(&plan.workload.uid)?;
+            // What its owner has paused is let go by nobody else.
+            let may = may_roll(plan) && plan.writes.is_empty() && root.pause().is_none();
+            let write = registry::of_workload(&plan.workload.group_kind)?.natively(root, &words);
+            write.filter(|_| may).map(Change::Workload)
+        });
+        changes.collect()
+    }
+
+    /// Whether the workload goes natively, so that its version is not put back as a bad one.
+    pub(super) fn goes_natively(&self, index: usize) -> bool {
+        may_roll(&self.wishes.plans[index]) && self.words(index).is_some()
+    }
+
+    /// Why new pods are needed, for people.
+    fn words(&self, index: usize) -> Option<String> {
+        let (failure, unfit) = self.find(index)?;
+        let (pod, reason) = (&failure.grant.pod.name, &failure.result.reason);
+        Some(match unfit {
+            Unfit::Dead => {
+                format!("pod {pod} does not start again with the version before either, so new pods are needed")
+            }
+            Unfit::RanInCompanion => format!(
+                "the version has run in its companion pod, and did not start in place in pod {pod} ({reason}), so new pods are needed"
+            ),
+            Unfit::Kept(kept) => {
+                format!(
+                    "the version did not start in place in pod {pod} ({reason}), where {kept}, so new pods are tried"
+                )
+            }
+        })
+    }
+
+    /// The operation that shows it. What all pods need may be away, and then it starts once that is back.
+    fn find(&self, index: usize) -> Option<(&Failure<'a>, Unfit)> {
+        let plan = &self.wishes.plans[index];
+        let failures = self.ended.failures.iter().filter(|failure| failure.workload == Some(index));
+        let mut failures = failures.filter(|failure| !failure.outside);
+        failures.find_map(|failure| {
+            let pod = self.wishes.pods.get(failure.grant.pod.uid.as_str());
+            if is_dead(failure) && pod.is_none_or(|pod| !pod.ready()) {
+                return Some((failure, Unfit::Dead));
+            }
+            if !is_undone(failure, &NOT_STARTED) {
+                return None;
+            }
+            if companions::has_run(plan, self.snapshot, self.now) {
+                return Some((failure, Unfit::RanInCompanion));
+            }
+            let root = self.wishes.world.object(&plan.workload.uid).filter(|_| is_undone(failure, &[CRASHES]))?;
+            Some((failure, Unfit::Kept(kept(root)?)))
+        })
+    }
 }
 
 fn may_roll(plan: &Plan) -> bool {
@@ -32,23 +101,17 @@ fn may_roll(plan: &Plan) -> bool {
     is_rolling && plan.opt_in == OptIn::InPlace && !plan.permanent
 }
 
-/// The operation that has left a pod of the workload dead; it may be gone by now. What all of them need may be away, and then it starts once
-/// that is back.
-fn dead<'e, 'a>(wishes: &Wishes<'a>, ended: &'e Ended<'a>, index: usize) -> Option<&'e Failure<'a>> {
-    ended.failures.iter().find(|failure| {
-        let pod = wishes.pods.get(failure.grant.pod.uid.as_str());
-        failure.workload == Some(index) && is_dead(failure) && pod.is_none_or(|pod| !pod.ready())
-    })
-}
-
 fn is_dead(failure: &Failure<'_>) -> bool {
     let result = failure.result;
-    result.outcome == Outcome::Failed && result.reason == TransitionResult::ROLLBACK_NOT_READY && !failure.outside
+    result.outcome == Outcome::Failed && result.reason == TransitionResult::ROLLBACK_NOT_READY
 }
 
-fn words(failure: &Failure<'_>) -> String {
-    format!(
-        "pod {} does not start again with the version before either, so new pods are needed",
-        failure.grant.pod.name
-    )
+fn is_undone(failure: &Failure<'_>, reasons: &[&str]) -> bool {
+    failure.result.outcome == Outcome::RolledBack && reasons.contains(&failure.result.reason.as_str())
+}
+
+/// What an owner who lets no pod be made anew is told of a version that was undone: a new pod might start.
+pub(super) fn hint(failure: &Failure<'_>, wishes: &Wishes<'_>, plan: &Plan) -> Option<String> {
+    let root = wishes.world.object(&plan.workload.uid).filter(|_| is_undone(failure, &[CRASHES]))?;
+    Some(format!("in place {}, and its owner lets no pod be made anew: a new pod may start", kept(root)?))
 }

@@ -171,11 +171,17 @@ fn a_version_gets_another_chance_once_and_no_third_one() {
 }
 
 #[test]
-fn a_node_that_does_not_end_old_containers_keeps_nobody_else_back() {
-    let node = json!({"outcome": "Failed", "reason": "NotReplaced"});
-    let round = decide(&others([Is::Ready, Is::Ready], &first(), Some(&node)));
-    assert!(!halts(&round) && says(&round, "PodFailed"));
-    let others = round.verdicts.iter().filter(|verdict| verdict.pod.name != "web-2");
-    let is_halted = |waiting: &WaitReason| matches!(waiting, WaitReason::Halted { .. });
-    assert!(!others.filter_map(|verdict| verdict.waiting.as_ref()).any(is_halted), "{:?}", round.verdicts);
+fn a_node_that_does_not_do_its_part_keeps_no_pod_of_another_node_back() {
+    for reason in ["NotReplaced", "NotLeaving"] {
+        let node = json!({"outcome": "Failed", "reason": reason});
+        let round = decide(&others([Is::Ready, Is::Ready], &first(), Some(&node)));
+        assert!(!halts(&round) && says(&round, "PodFailed"));
+        let others = round.verdicts.iter().filter(|verdict| verdict.pod.name != "web-2");
+        let is_halted = |waiting: &WaitReason| matches!(waiting, WaitReason::Halted { .. });
+        assert!(
+            !others.filter_map(|verdict| verdict.waiting.as_ref()).any(is_halted),
+            "{reason}: {:?}",
+            round.verdicts
+        );
+    }
 }

@@ -110,3 +110,36 @@ fn clients_who_find_an_only_pod_by_its_services_name_get_another_one_as_those_be
     let published = json!({"clusterIP": "None", "publishNotReadyAddresses": true});
     assert!(waits_for(&alone(&published, "Never", |_| {})).starts_with("OnlyPod"));
 }
+
+/// Nobody sets them on a companion, which would be waited for until the version's time is over, and for ever once it has started.
+#[test]
+fn a_companion_that_could_never_become_ready_is_not_made_and_the_next_way_is_taken() {
+    let address = json!({"clusterIP": "10.0.0.1"});
+    let gated = |gate: &str, companion: &str| {
+        let mut snapshot = alone(&address, companion, |_| {});
+        let objects = pause::deployment(|root| {
+            root["metadata"]["annotations"]["hitless.dev/companion"] = companion.into();
+            root["spec"]["template"]["spec"]["readinessGates"] = json!([{"conditionType": gate}]);
+        });
+        let mut objects = objects.into_iter();
+        let mut all: Vec<_> = objects.next().into_iter().collect();
+        for mut set in objects {
+            set["spec"]["template"]["spec"]["readinessGates"] = json!([{"conditionType": gate}]);
+            all.push(set);
+        }
+        snapshot.objects = all.iter().map(scene::read).collect();
+        snapshot
+    };
+    for companion in ["Auto", "Always"] {
+        let snapshot = gated("example.com/registered", companion);
+        assert_eq!(waits_for(&snapshot), "NativeRollout");
+        let text = format!("{:?}", decide(&snapshot).steps);
+        assert!(
+            text.contains("no companion pod can serve: no controller sets the readiness gate example.com/registered"),
+            "{text}"
+        );
+        for gate in ["hitless.dev/InService", "pod.kusionstack.io/service-ready", "target-health.elbv2.k8s.aws/k8s-a"] {
+            assert_eq!(waits_for(&gated(gate, companion)), "a companion", "{gate}");
+        }
+    }
+}

@@ -1,4 +1,4 @@
-//! A pod that does not start with the version before either.
+//! Versions that may start in a new pod only.
 
 use std::sync::Arc;
 
@@ -6,11 +6,13 @@ use hitless_api::Grant;
 use hitless_rollout::round::{Round, Write};
 use hitless_rollout::snapshot::{Evidence, OperationKey, Snapshot};
 use hitless_workloads::Object;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::blips::Is;
+use crate::blips::{Is, V1, rollout};
 use crate::dependency::{first, others};
-use crate::scene::{decide, now};
+use crate::pause;
+use crate::scene::{self, LONG_AGO, decide, grants, now, transition, view};
+use crate::stateful_set::granted;
 
 /// The first of three has ended so, and is down.
 fn given_up(others_are: [Is; 2]) -> (Snapshot, Grant) {
@@ -96,4 +98,109 @@ fn the_dead_pod_of_a_stateful_set_is_made_anew_within_the_rules_before_its_contr
         .collect();
     assert_eq!(removals, ["web-2"], "{:?}", round.steps);
     assert!(!says(&round, "updateStrategy"), "{:?}", round.steps);
+}
+
+/// A Deployment with so many pods in mid-rollout. Its container writes an emptyDir, or not.
+fn deployment(replicas: u32, is_kept: bool, annotations: &Value) -> Snapshot {
+    let mut objects = pause::deployment(|_| ());
+    let mut old = objects[1].clone();
+    for (field, value) in [("name", "old"), ("uid", "uid-old")] {
+        old["metadata"][field] = value.into();
+    }
+    old["metadata"]["labels"] = json!({});
+    old["spec"]["template"] = scene::template("r.io/web:v1");
+    objects.push(old);
+    for object in &mut objects {
+        object["spec"]["replicas"] = replicas.into();
+        if is_kept {
+            let spec = &mut object["spec"]["template"]["spec"];
+            spec["volumes"] = json!([{"name": "run", "emptyDir": {}}]);
+            spec["containers"][0]["volumeMounts"] = json!([{"name": "run", "mountPath": "/run/app"}]);
+        }
+    }
+    objects[1]["status"]["replicas"] = replicas.into();
+    objects[2]["spec"]["replicas"] = 0.into();
+    objects[2]["status"]["replicas"] = 0.into();
+    for (name, value) in annotations.as_object().unwrap() {
+        objects[0]["metadata"]["annotations"][name] = value.clone();
+    }
+    let pods = (0..replicas).map(|number| {
+        let pod = pause::pod(("ReplicaSet", "set"), |pod| {
+            pod["metadata"]["name"] = format!("web-{number}").into();
+            pod["metadata"]["uid"] = format!("uid-web-{number}").into();
+            pod["metadata"]["creationTimestamp"] = LONG_AGO.into();
+        });
+        Arc::new(view(&pod))
+    });
+    let pods: Vec<_> = pods.collect();
+    let snapshot = scene::snapshot(&objects, (*pods[0]).clone(), &["r.io/web:v1", "r.io/web:v2"]);
+    snapshot.with_pods(pods)
+}
+
+/// Its first pod's grant, and what the round says once that has ended so.
+fn ended(snapshot: &Snapshot, outcome: &str, reason: &str) -> (Grant, Round) {
+    let grant = grants(&decide(snapshot)).unwrap().remove(0);
+    let report = json!([{"id": grant.id, "granted": grant.granted, "phase": "Returning", "since": grant.granted,
+        "result": {"outcome": outcome, "reason": reason}}]);
+    let mut after = snapshot.clone();
+    after.evidence.insert(OperationKey::granted(&grant), Evidence::Ready);
+    after.node_transitions.insert("n1".to_owned(), Arc::new(transition(vec![grant.clone()], &report)));
+    let round = decide(&after);
+    (grant, round)
+}
+
+#[test]
+fn a_version_that_crashes_beside_what_only_a_new_pod_renews_is_tried_in_a_new_pod_before_it_is_bad() {
+    let (grant, round) = ended(&deployment(3, true, &json!({})), "RolledBack", "CrashLoopBackOff");
+    assert_eq!((grant.verify.alone, grant.verify.crashes), (false, Some(5)));
+    assert!(says(&round, "hitless.dev~1way") && !says(&round, "hitless.dev~1halted"), "{:?}", round.steps);
+    assert!(says(&round, "where volume run is not emptied, so new pods are tried"), "{:?}", round.steps);
+
+    // Nothing is there that a new pod would renew; or the version starts, and its owner's own hook is against it.
+    let (grant, round) = ended(&deployment(3, false, &json!({})), "RolledBack", "CrashLoopBackOff");
+    assert_eq!(grant.verify.crashes, None, "the kubelet tries again until the time is over");
+    assert!(says(&round, "hitless.dev~1halted") && !says(&round, "hitless.dev~1way"), "{:?}", round.steps);
+    let (_, round) = ended(&deployment(3, true, &json!({})), "RolledBack", "HookFailed");
+    assert!(says(&round, "hitless.dev~1halted") && !says(&round, "hitless.dev~1way"), "{:?}", round.steps);
+}
+
+#[test]
+fn where_no_pod_may_be_made_anew_it_is_halted_and_the_reason_names_what_a_new_pod_would_renew() {
+    let only = deployment(3, true, &json!({"hitless.dev/update": "in-place-only"}));
+    let (grant, round) = ended(&only, "RolledBack", "CrashLoopBackOff");
+    assert_eq!(grant.verify.crashes, None);
+    assert!(says(&round, "hitless.dev~1halted") && !says(&round, "hitless.dev~1way"), "{:?}", round.steps);
+    assert!(says(&round, "in place volume run is not emptied, and its owner lets no pod be made anew"));
+}
+
+#[test]
+fn a_version_that_ran_in_its_companion_is_not_bad_because_it_does_not_start_in_place() {
+    let target = |snapshot: &Snapshot| {
+        let grant = grants(&decide(snapshot)).unwrap().remove(0);
+        grant.annotations["hitless.dev/revision"].to.clone().unwrap()
+    };
+    let tried = |outcome: &str| {
+        let revision = target(&deployment(1, false, &json!({})));
+        json!({"hitless.dev/tried": json!({"revision": revision, "outcome": outcome}).to_string()})
+    };
+    for reason in ["CrashLoopBackOff", "ProgressDeadlineExceeded"] {
+        let (grant, round) = ended(&deployment(1, false, &tried("Good")), "RolledBack", reason);
+        assert_eq!((grant.verify.alone, grant.verify.crashes), (true, None), "natively the pod before would serve");
+        assert!(says(&round, "hitless.dev~1way") && !says(&round, "hitless.dev~1halted"), "{:?}", round.steps);
+        assert!(says(&round, "the version has run in its companion pod"), "{:?}", round.steps);
+        let (_, round) = ended(&deployment(1, false, &tried("Skipped")), "RolledBack", reason);
+        assert!(says(&round, "hitless.dev~1halted") && !says(&round, "hitless.dev~1way"), "{:?}", round.steps);
+    }
+    let (_, round) = ended(&deployment(1, false, &tried("Good")), "RolledBack", "HookFailed");
+    assert!(!says(&round, "hitless.dev~1way"), "the version starts, and its owner's own hook is against it");
+}
+
+/// Natively no other pod would run beside it either, so a lease of the process before is waited for as it would be there.
+#[test]
+fn the_only_pod_of_a_stateful_set_may_crash_some_times() {
+    let three = rollout([(V1, Is::Ready), (V1, Is::Ready), (V1, Is::Ready)]);
+    let only = three.pods[..1].to_vec();
+    let grants = granted(&decide(&three.with_pods(only)));
+    let verify: Vec<_> = grants.iter().map(|grant| (grant.verify.alone, grant.verify.crashes)).collect();
+    assert_eq!(verify, [(true, Some(5))]);
 }

@@ -78,9 +78,52 @@ fn what_containers_write_into_an_empty_dir_is_said_beforehand() {
         "containers": [{"name": "web", "volumeMounts": [{"name": "run"}, {"name": "conf", "readOnly": true}]}]}}));
     let [found] = OncePerPod::all(&template, &[]).try_into().unwrap();
     assert!(matches!(&found, OncePerPod::EmptyDir { volume, container } if volume == "run" && container == "web"));
-    assert!(found.beforehand(OptIn::InPlace).contains("a pid or lock file that container web leaves"));
+    let restarts = |annotations: Value| {
+        let object = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "shop",
+            "uid": "u", "annotations": annotations}, "spec": {"template": {"spec": {"containers": []}}}});
+        RestartAnnotations::of(&crate::registry::read(object).unwrap().unwrap(), &template)
+    };
+    let in_place = restarts(json!({"hitless.dev/update": "in-place"}));
+    let only = restarts(json!({"hitless.dev/update": "in-place-only"}));
+    let containers = restarts(json!({"hitless.dev/update": "in-place", "hitless.dev/restarts": "containers"}));
+    let said = found.beforehand(&in_place);
+    assert!(
+        said.contains("a pid or lock file that container web leaves") && said.ends_with("tried in new pods"),
+        "{said}"
+    );
+    assert!(found.beforehand(&only).ends_with("halted"));
     assert_eq!(OncePerPod::of(&template), [], "a restart does not say it each time");
     let volume = OncePerPod::Volume { volume: "keys".to_owned(), what: "an inline CSI volume" };
-    assert!(volume.beforehand(OptIn::InPlace).ends_with("is native"));
-    assert!(volume.beforehand(OptIn::InPlaceOnly).ends_with("is refused"));
+    assert!(volume.beforehand(&in_place).ends_with("is native"));
+    assert!(volume.beforehand(&only).ends_with("is refused"));
+    assert!(volume.beforehand(&containers).ends_with("is in place"), "its owner wants that");
+}
+
+#[test]
+fn a_restart_for_configuration_says_that_nobody_has_seen_it_in_the_volumes() {
+    let template = |annotations: Value, volume: &str| {
+        Template::new(json!({"metadata": {"annotations": annotations}, "spec": {
+            "volumes": [{"name": "conf", "configMap": {"name": "web-config"}}, {"name": "own", "emptyDir": {}}],
+            "containers": [{"name": "web", "image": "web:v1", "volumeMounts": [{"name": volume, "mountPath": "/etc/web"}]}]}}))
+    };
+    let said = |opt_in: Value, key: &str, volume: &str| {
+        let object = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "shop",
+            "uid": "u", "annotations": opt_in}, "spec": {"template": {"spec": {"containers": []}}}});
+        let workload = crate::registry::read(object).unwrap().unwrap();
+        let [from, to] = ["1", "2"].map(|value| template(json!({key: value}), volume));
+        left_by_restart(&workload, Some(&from.shape().annotations), &to, &[])
+    };
+    let in_place = json!({"hitless.dev/update": "in-place"});
+    let expected = ", but whether their volumes had the new ConfigMap web-config is not proven (hitless.dev/reload=auto proves it); new pods: \
+                    kubectl hitless restart --new-pods -n shop deployment/web";
+    assert_eq!(said(in_place.clone(), "checksum/config", "conf"), expected);
+    let reloads = json!({"hitless.dev/update": "in-place", "hitless.dev/reload": "auto"});
+    for (opt_in, key, volume) in [
+        (in_place.clone(), "rollme", "conf"),
+        (in_place, "checksum/config", "own"),
+        (reloads, "checksum/config", "conf"),
+    ] {
+        let said = said(opt_in, key, volume);
+        assert!(said.starts_with("; new pods: "), "{said}");
+    }
 }

@@ -122,6 +122,14 @@ impl Case {
         Server::named(self.repository.strip_prefix("server-")?).ok()
     }
 
+    /// Whether two of its workloads can't run at the same time, because both want the same port of each node.
+    pub(super) fn takes_ports_of_nodes(&self) -> bool {
+        let spec = &self.patch["spec"]["template"]["spec"];
+        let list = |of: &Value, field: &str| of[field].as_array().cloned().unwrap_or_default();
+        let takes = |container: &Value| list(container, "ports").iter().any(|port| port["hostPort"].is_u64());
+        spec["hostNetwork"] == true || list(spec, "containers").iter().any(takes)
+    }
+
     /// The application, opted in or not.
     pub(super) fn shape(&self, is_ours: bool) -> Shape {
         Shape {

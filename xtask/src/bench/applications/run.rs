@@ -30,7 +30,7 @@ pub(super) enum Way {
 }
 
 /// What was seen of one rollout.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 pub(super) struct Seen {
     pub(super) requests: u64,
     /// Requests without an answer, after the retry that HTTP/1.1 allows.
@@ -79,13 +79,15 @@ pub(super) fn rollouts(
     }
     let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": labels}});
     space.feed(&["apply"], &object)?;
-    beside(&space, case, 0, "apply")?;
-    let app = App::start_by(space.clone(), &case.shape(way == Way::Hitless));
-    let seen = app.and_then(|app| (1..=count).map(|rollout| one(stack, &app, case, way, rollout, longest)).collect());
-    beside(&space, case, count, "delete")?;
-    // Its pods must not be in the way of the next one's.
-    space.run(&["delete", "namespace", &namespace, "--ignore-not-found", "--timeout=180s"])?;
-    seen.with_context(|| format!("{} {suffix}", case.name))
+    let seen = beside(&space, case, 0, "apply").and_then(|()| {
+        let app = App::start_by(space.clone(), &case.shape(way == Way::Hitless))?;
+        (1..=count).map(|rollout| one(stack, &app, case, way, rollout, longest)).collect()
+    });
+    // Its pods must not be in the way of the next one's, also where it has failed.
+    let is_gone = beside(&space, case, count, "delete");
+    let delete = ["delete", "namespace", &namespace, "--ignore-not-found", "--timeout=180s"];
+    let is_gone = space.run(&delete).map(drop).and(is_gone);
+    seen.and_then(|seen| is_gone.map(|()| seen)).with_context(|| format!("{} {suffix}", case.name))
 }
 
 fn beside(space: &Kubectl, case: &Case, rollout: usize, verb: &str) -> anyhow::Result<()> {
