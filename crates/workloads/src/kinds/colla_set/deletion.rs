@@ -11,8 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 use super::context::Context;
-use super::plan::idle;
-use super::view::View;
+use super::view::{View, idle};
 use super::{CollaSet, names};
 use crate::plan::{Plan, Stage};
 use crate::pod_set::pods::stays;

@@ -6,7 +6,7 @@ use super::context::Context;
 use super::decorations::Decorated;
 use super::rules::CollaSetRules;
 use super::spec::spec;
-use super::view::{Refusal, View};
+use super::view::{Refusal, View, idle};
 use super::{COLLA_SET, CollaSet, deletion};
 use crate::because::{Because, Cause};
 use crate::intent::share;
@@ -44,12 +44,6 @@ pub(super) fn plan<'a>(set: CollaSet<'a>, world: &World<'a>) -> Plan {
         (Some(_), Some(fault)) => faulty(set, &facts, finalizer, fault),
         (Some(target), None) => rolled(set, &facts, finalizer, target),
     }
-}
-
-/// A plan that does nothing.
-pub(super) fn idle(set: CollaSet<'_>, stage: Stage) -> Plan {
-    let target = set.body.template.revision().to_owned();
-    Plan { stage, target, permanent: true, ..Plan::nothing(set.object) }
 }
 
 /// Its template has no revision yet.

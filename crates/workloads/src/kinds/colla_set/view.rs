@@ -3,6 +3,7 @@
 use hitless_api::event::EventNote;
 
 use super::CollaSet;
+use crate::plan::{Plan, Stage};
 use crate::pod_set::{self, Facts, Own, warning};
 
 /// What the API server says no to: the verb of the write, and its words.
@@ -42,4 +43,10 @@ impl View<'_, '_, '_> {
         notes.extend(self.unscheduled().map(|text| warning(spec, "TargetPending", text)));
         notes
     }
+}
+
+/// A plan that does nothing.
+pub(super) fn idle(set: CollaSet<'_>, stage: Stage) -> Plan {
+    let target = set.body.template.revision().to_owned();
+    Plan { stage, target, permanent: true, ..Plan::nothing(set.object) }
 }
