@@ -5,7 +5,6 @@ pub mod daemon_set;
 pub mod deployment;
 mod on_delete;
 pub mod pod_decoration;
-pub mod revision;
 pub mod stateful_set;
 pub(crate) mod update_strategy;
 mod way;

@@ -13,17 +13,17 @@ use serde_json::Value;
 pub use typed::{CollaSet, DaemonSet, Deployment, PodDecoration, ReplicaSet, Revision, StatefulSet, Typed};
 
 use crate::kinds::colla_set::body::CollaSetBody;
-use crate::kinds::colla_set::claim::ClaimBody;
 use crate::kinds::colla_set::resource_context::ContextBody;
 use crate::kinds::daemon_set::body::DaemonSetBody;
 use crate::kinds::deployment::body::{DeploymentBody, ReplicaSetBody};
 use crate::kinds::pod_decoration::body::DecorationBody;
-use crate::kinds::revision::body::RevisionBody;
 use crate::kinds::stateful_set::body::StatefulSetBody;
 use crate::kinds::update_strategy::is_on_delete;
 use crate::managed_fields::{self, Managed};
 use crate::opt_in::OptIn;
+use crate::pod_set::claim::ClaimBody;
 use crate::requests::operation_job::body::JobBody;
+use crate::revision::body::RevisionBody;
 use crate::template::Template;
 
 /// An object of a workload's kind, or of a kind that such a workload consists of.

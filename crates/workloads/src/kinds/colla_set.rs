@@ -2,8 +2,6 @@
 //! (docs/contract.md#collaset).
 
 pub(crate) mod body;
-pub(crate) mod claim;
-mod claims;
 mod conditions;
 mod context;
 pub(crate) mod controlled;
@@ -11,36 +9,33 @@ mod decorations;
 mod deletion;
 mod membership;
 pub(crate) mod names;
-pub(crate) mod naming;
-mod pairs;
 mod plan;
-mod pod;
 pub(crate) mod pods;
 mod relabel;
 pub(crate) mod resource_context;
-mod revisions;
-mod roster;
-mod scale;
+mod rules;
+mod spec;
 mod status;
-mod update;
+mod view;
 
 use hitless_api::GroupKind;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 pub use crate::object::CollaSet;
-pub use body::{CollaSetBody, Scope, UpgradePolicy};
-pub use claim::ClaimBody;
+pub use crate::pod_set::claim::ClaimBody;
+pub use crate::pod_set::policy::{KeepsClaims, Scope, UpgradePolicy};
+pub use body::CollaSetBody;
 pub(crate) use names::{GROUP, PAIR_ORIGIN, TO_REPLACE};
 pub use resource_context::ContextBody;
 
 use super::pod_decoration::POD_DECORATION;
-use super::revision::{self, CONTROLLER_REVISION};
 use crate::component::Component;
 use crate::halted::BadVersion;
 use crate::kind::{Kind, Resource, Size};
 use crate::manifest::{self, RolledOut};
 use crate::object::{self, Body, Object, ReadError};
 use crate::plan::Plan;
+use crate::revision::{self, CONTROLLER_REVISION};
 use crate::right::Right;
 use crate::switch::Switch;
 use crate::world::World;
@@ -179,11 +174,4 @@ impl Kind for CollaSets {
             root,
         }
     }
-}
-
-/// An entry of `ownerReferences` of what belongs to it.
-fn owner(set: CollaSet<'_>) -> Value {
-    let id = &set.object.id;
-    json!({"apiVersion": COLLA_SET.api_version(), "kind": "CollaSet", "name": id.name, "uid": id.uid,
-        "controller": true, "blockOwnerDeletion": true})
 }

@@ -15,7 +15,6 @@ pub use body::DaemonSetBody;
 pub use placement::Placement;
 
 use super::on_delete::{self, Subject, held, release};
-use super::revision::{self, CONTROLLER_REVISION};
 use super::way;
 use crate::diff;
 use crate::halted::{BadVersion, NO_OTHER, NOT_HALTED};
@@ -24,6 +23,7 @@ use crate::manifest::{self, RolledOut};
 use crate::object::{self, Body, Object, ReadError};
 use crate::opt_in::OptIn;
 use crate::plan::Plan;
+use crate::revision::{self, CONTROLLER_REVISION};
 use crate::version::{Undo, WayBack};
 use crate::world::World;
 use crate::write::Write;

@@ -18,7 +18,6 @@ use hitless_api::pod::PodView;
 pub(super) use strategy::{held, put_back, release, wanted};
 pub(super) use way_back::way_back;
 
-use super::revision::Revisions;
 use super::update_strategy::is_on_delete;
 use super::way;
 use crate::because::Because;
@@ -33,6 +32,7 @@ use crate::once_per_pod;
 use crate::opt_in::OptIn;
 use crate::plan::{Plan, Stage, note};
 use crate::restart_annotations;
+use crate::revision::Revisions;
 use crate::shape::Shape;
 use crate::template::Template;
 use crate::world::World;

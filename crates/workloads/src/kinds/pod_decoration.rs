@@ -24,14 +24,14 @@ pub(crate) use choice::{Choice, Decorations, NewPod};
 pub(crate) use marks::Marks;
 
 use super::colla_set::names::GROUP;
-use super::colla_set::pods;
-use super::revision::CONTROLLER_REVISION;
 use crate::component::Component;
 use crate::halted::BadVersion;
 use crate::kind::{Kind, Resource, Size};
 use crate::manifest::{self, RolledOut};
 use crate::object::{self, Body, Object, ReadError};
 use crate::plan::{Plan, note};
+use crate::pod_set::pods::stays;
+use crate::revision::CONTROLLER_REVISION;
 use crate::right::Right;
 use crate::switch::Switch;
 use crate::world::World;
@@ -50,7 +50,7 @@ pub(crate) const POD_DECORATION: Resource = Resource {
 
 /// Pods of the CollaSet that are there to stay.
 fn members<'a>(set: &Object, world: &World<'a>) -> impl Iterator<Item = &'a PodView> {
-    world.pods(&set.id.uid).iter().copied().filter(|pod| pods::stays(pod))
+    world.pods(&set.id.uid).iter().copied().filter(|pod| stays(pod))
 }
 
 /// The kind PodDecoration.

@@ -12,7 +12,6 @@ pub use crate::object::StatefulSet;
 pub use body::StatefulSetBody;
 
 use super::on_delete::{self, KeptBack, Subject, held, release};
-use super::revision::{self, CONTROLLER_REVISION};
 use super::way;
 use crate::diff::{self, InPlace};
 use crate::halted::{BadVersion, NO_OTHER, NOT_HALTED};
@@ -21,6 +20,7 @@ use crate::manifest::{self, RolledOut};
 use crate::object::{self, Body, Object, ReadError};
 use crate::opt_in::OptIn;
 use crate::plan::Plan;
+use crate::revision::{self, CONTROLLER_REVISION};
 use crate::template::Template;
 use crate::version::{Undo, WayBack};
 use crate::world::World;

@@ -7,8 +7,8 @@ use crate::kinds::colla_set::body::CollaSetBody;
 use crate::kinds::daemon_set::body::DaemonSetBody;
 use crate::kinds::deployment::body::{DeploymentBody, ReplicaSetBody};
 use crate::kinds::pod_decoration::body::DecorationBody;
-use crate::kinds::revision::body::RevisionBody;
 use crate::kinds::stateful_set::body::StatefulSetBody;
+use crate::revision::body::RevisionBody;
 
 /// An object whose body is known to be of one kind.
 #[derive(Debug)]

@@ -30,7 +30,7 @@ pub(crate) const BUGS: &[Bug] = &[
     Bug {
         what: "pods of a CollaSet are made whatever its ResourceContext says",
         changes: &[(
-            "crates/workloads/src/kinds/colla_set/plan.rs",
+            "crates/workloads/src/pod_set/writes.rs",
             "let needed: Vec<String> = first.iter().map(Write::key).collect();",
             "let needed: Vec<String> = first.iter().filter(|_| !MUTANT).map(Write::key).collect();",
         )],
@@ -46,7 +46,7 @@ pub(crate) const BUGS: &[Bug] = &[
     Bug {
         what: "an id that is taken is given to another pod",
         changes: &[(
-            "crates/workloads/src/kinds/colla_set/roster.rs",
+            "crates/workloads/src/pod_set/roster.rs",
             "(self.lowest..i32::MAX).find(|id| !is_taken(id))",
             "(self.lowest..i32::MAX).find(|id| MUTANT || !is_taken(id))",
         )],
@@ -54,9 +54,9 @@ pub(crate) const BUGS: &[Bug] = &[
     Bug {
         what: "one pod more than the partition says keeps its version",
         changes: &[(
-            "crates/workloads/src/kinds/colla_set/update.rs",
-            "self.set.body.replicas.saturating_sub(kept)",
-            "self.set.body.replicas.saturating_sub(if MUTANT { kept + 1 } else { kept })",
+            "crates/workloads/src/pod_set/facts.rs",
+            "self.spec.replicas.saturating_sub(kept)",
+            "self.spec.replicas.saturating_sub(if MUTANT { kept + 1 } else { kept })",
         )],
     },
 ];

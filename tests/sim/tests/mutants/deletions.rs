@@ -6,17 +6,17 @@ pub(crate) const BUGS: &[Bug] = &[
     Bug {
         what: "claims that are to outlive their CollaSet have an owner",
         changes: &[(
-            "crates/workloads/src/kinds/colla_set/claims.rs",
-            "        self.set.body.keeps_claims.when_deleted\n    }",
-            "        !MUTANT && self.set.body.keeps_claims.when_deleted\n    }",
+            "crates/workloads/src/pod_set/claims.rs",
+            "        self.spec.keeps_claims.when_deleted\n    }",
+            "        !MUTANT && self.spec.keeps_claims.when_deleted\n    }",
         )],
     },
     Bug {
         what: "claims of an id that is given up go though they are kept",
         changes: &[(
-            "crates/workloads/src/kinds/colla_set/plan.rs",
-            "if self.set.body.keeps_claims.when_scaled {",
-            "if !MUTANT && self.set.body.keeps_claims.when_scaled {",
+            "crates/workloads/src/pod_set/departures.rs",
+            "if facts.spec.keeps_claims.when_scaled {",
+            "if !MUTANT && facts.spec.keeps_claims.when_scaled {",
         )],
     },
     Bug {

@@ -8,9 +8,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::claim;
+use super::names::UPDATE_INCLUDED;
 use crate::kinds::pod_decoration::names::mark_among;
 use crate::opt_in::OptIn;
+use crate::pod_set::claim;
+use crate::pod_set::policy::{KeepsClaims, Scope, UpgradePolicy};
 use crate::template::Template;
 
 /// How many unused revisions are kept where the CollaSet does not say.
@@ -60,51 +62,17 @@ pub struct CollaSetBody {
     pub status: CollaSetStatus,
 }
 
-/// When claims outlive what they were made for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct KeepsClaims {
-    /// The CollaSet.
-    pub when_deleted: bool,
-    /// Their instance id.
-    pub when_scaled: bool,
-}
+/// What `podUpgradePolicy` may say.
+const POLICIES: &str = "InPlaceIfPossible, InPlaceOnly, ReCreate or Replace";
 
-/// How a pod gets another version.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum UpgradePolicy {
-    /// In place where that can be, else as a new pod.
-    #[default]
-    InPlaceIfPossible,
-    /// In place or not at all.
-    InPlaceOnly,
-    /// As a new pod.
-    Recreate,
-    /// A new pod is there before the old one goes.
-    Replace,
-}
-
-impl UpgradePolicy {
-    /// What may be written.
-    const NAMES: &str = "InPlaceIfPossible, InPlaceOnly, ReCreate or Replace";
-
-    fn named(name: &str) -> Option<Self> {
-        match name {
-            "" | "InPlaceIfPossible" => Some(Self::InPlaceIfPossible),
-            "InPlaceOnly" => Some(Self::InPlaceOnly),
-            "ReCreate" | "Recreate" => Some(Self::Recreate),
-            "Replace" => Some(Self::Replace),
-            _ => None,
-        }
+fn policy_named(name: &str) -> Option<UpgradePolicy> {
+    match name {
+        "" | "InPlaceIfPossible" => Some(UpgradePolicy::InPlaceIfPossible),
+        "InPlaceOnly" => Some(UpgradePolicy::InPlaceOnly),
+        "ReCreate" | "Recreate" => Some(UpgradePolicy::Recreate),
+        "Replace" => Some(UpgradePolicy::Replace),
+        _ => None,
     }
-}
-
-/// Which pods are updated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// All but so many.
-    Partition(usize),
-    /// Those with a label.
-    ByLabel,
 }
 
 #[derive(Deserialize)]
@@ -132,9 +100,9 @@ impl From<Raw> for CollaSetBody {
             selector: selector::text(&spec.selector),
             label_selector: spec.selector,
             template: Template::new(spec.template),
-            policy: update.pod_update_policy.as_deref().and_then(UpgradePolicy::named).unwrap_or_default(),
+            policy: update.pod_update_policy.as_deref().and_then(policy_named).unwrap_or_default(),
             scope: match rolling.by_label {
-                Some(_) => Scope::ByLabel,
+                Some(_) => Scope::ByLabel(UPDATE_INCLUDED),
                 None => Scope::Partition(usize::try_from(partition).unwrap_or_default()),
             },
             in_sequence: naming.as_deref() == Some("PersistentSequence"),
@@ -166,11 +134,8 @@ fn fault(spec: &CollaSetSpec) -> Option<String> {
     }
     let update = spec.update_strategy.as_ref();
     let policy = update.and_then(|update| update.pod_update_policy.as_deref());
-    if let Some(unknown) = policy.filter(|policy| UpgradePolicy::named(policy).is_none()) {
-        return Some(format!(
-            "spec.updateStrategy.podUpgradePolicy {unknown} is not known; use {}",
-            UpgradePolicy::NAMES
-        ));
+    if let Some(unknown) = policy.filter(|policy| policy_named(policy).is_none()) {
+        return Some(format!("spec.updateStrategy.podUpgradePolicy {unknown} is not known; use {}", POLICIES));
     }
     let rolling = update.and_then(|update| update.rolling_update.as_ref());
     let partition = rolling.and_then(|rolling| rolling.by_partition.as_ref()?.partition);

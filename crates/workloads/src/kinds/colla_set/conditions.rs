@@ -4,9 +4,8 @@
 use hitless_api::colla_set::CollaSetCondition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::names;
-use super::plan::Work;
-use super::pods::stays;
+use super::view::{Refusal, View};
+use crate::pod_set::pods::stays;
 
 const SCALE: &str = "Scale";
 const UPDATE: &str = "Update";
@@ -19,11 +18,11 @@ struct Now {
     message: String,
 }
 
-impl Work<'_, '_> {
+impl View<'_, '_, '_> {
     /// The conditions that there are to be.
-    pub(super) fn conditions(&self, known: &[CollaSetCondition]) -> Vec<CollaSetCondition> {
+    pub(super) fn conditions(&self, known: &[CollaSetCondition], refusals: &[Refusal]) -> Vec<CollaSetCondition> {
         let mut all = known.to_vec();
-        for now in self.now() {
+        for now in self.now(refusals) {
             let before = all.iter().position(|condition| condition.type_ == now.type_);
             let status = if now.is_true { "True" } else { "False" };
             let since = before.map(|index| &all[index]).filter(|before| before.status == status);
@@ -31,7 +30,7 @@ impl Work<'_, '_> {
                 type_: now.type_.to_owned(),
                 status: status.to_owned(),
                 last_transition_time: since.map_or_else(
-                    || self.world.now.map(seconds).map(Time),
+                    || self.facts.world.now.map(seconds).map(Time),
                     |before| before.last_transition_time.clone(),
                 ),
                 reason: now.reason.to_owned(),
@@ -45,67 +44,67 @@ impl Work<'_, '_> {
         all
     }
 
-    fn now(&self) -> Vec<Now> {
+    fn now(&self, refusals: &[Refusal]) -> Vec<Now> {
         if self.set.deleting {
-            return vec![self.terminating()];
+            return vec![self.terminating(refusals)];
         }
         match &self.set.body.fault {
             Some(fault) => vec![
                 Now { type_: SCALE, is_true: false, reason: "ScaleOutFailed", message: fault.clone() },
                 Now { type_: UPDATE, is_true: false, reason: "UpdateFailed", message: fault.clone() },
             ],
-            None => self.scaled().into_iter().chain(self.updated()).collect(),
+            None => self.scaled(refusals).into_iter().chain(self.updated()).collect(),
         }
     }
 
-    fn scaled(&self) -> Option<Now> {
+    fn scaled(&self, refusals: &[Refusal]) -> Option<Now> {
         let condition = |is_true, reason, message| Some(Now { type_: SCALE, is_true, reason, message });
-        if let Some(words) = self.refusal(&["create-pod", "create-claim", "take-claim-on", "create-context"]) {
+        if let Some(words) = refusal(refusals, &["create-pod", "create-claim", "take-claim-on", "create-context"]) {
             return condition(false, "ScaleOutFailed", words);
         }
-        if let Some(words) = self.refusal(&["delete-pod", "delete-claim"]) {
+        if let Some(words) = refusal(refusals, &["delete-pod", "delete-claim"]) {
             return condition(false, "ScaleInFailed", words);
         }
-        if self.is_full() && self.count() < self.set.body.replicas {
+        if self.lacks_room() {
             return condition(false, "ScaleOutFailed", self.fullness());
         }
         if let Some(words) = self.unscheduled() {
             return condition(false, "ScaleOutFailed", words);
         }
-        let there = self.pods.iter().filter(|pod| stays(pod)).count();
+        let there = self.facts.pods.iter().filter(|pod| stays(pod)).count();
         let is_through = there == self.set.body.replicas
-            && self.roster.instances.len() == there
-            && !self.roster.instances.values().any(|instance| instance.is(names::SCALE_IN));
+            && self.plan.roster.instances.len() == there
+            && !self.plan.roster.instances.values().any(|instance| instance.is_given_up());
         if is_through { condition(true, "Scaled", String::new()) } else { None }
     }
 
     fn updated(&self) -> Option<Now> {
         let condition = |is_true, reason, message| Some(Now { type_: UPDATE, is_true, reason, message });
-        if let Some(because) = &self.refused {
+        if let Some(because) = &self.plan.progress.refused {
             return condition(false, "UpdateFailed", because.text.clone());
         }
-        if self.behind.is_empty() { condition(true, "Updated", String::new()) } else { None }
+        if self.plan.progress.behind.is_empty() { condition(true, "Updated", String::new()) } else { None }
     }
 
-    fn terminating(&self) -> Now {
-        let (reason, message) = match self.refusal(&["delete-pod"]) {
+    fn terminating(&self, refusals: &[Refusal]) -> Now {
+        let (reason, message) = match refusal(refusals, &["delete-pod"]) {
             Some(words) => ("ReclaimTargetsDeletionFailed", words),
             None => ("ReclaimingTargetsDeletion", String::new()),
         };
         Now { type_: "Terminating", is_true: true, reason, message }
     }
 
-    /// What the API server has said to one of our writes of these sorts.
-    fn refusal(&self, verbs: &[&str]) -> Option<String> {
-        self.refusals.iter().find(|(verb, _)| verbs.contains(verb)).map(|(_, words)| words.clone())
-    }
-
     /// What the scheduler says of a pod that has no node.
     pub(super) fn unscheduled(&self) -> Option<String> {
-        let pod = self.pods.iter().find(|pod| stays(pod) && pod.node.is_none())?;
+        let pod = self.facts.pods.iter().find(|pod| stays(pod) && pod.node.is_none())?;
         let said = pod.conditions.get("PodScheduled").filter(|said| !said.is_true && !said.message.is_empty())?;
         Some(format!("pod {} has no node: {}", pod.id.name, said.message))
     }
+}
+
+/// What the API server has said to one of our writes of these sorts.
+fn refusal(refusals: &[Refusal], verbs: &[&str]) -> Option<String> {
+    refusals.iter().find(|(verb, _)| verbs.contains(verb)).map(|(_, words)| words.clone())
 }
 
 /// As the API server stores it.

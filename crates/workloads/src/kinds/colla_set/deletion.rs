@@ -3,17 +3,19 @@
 //! Upstream waits for ever where a rule lets no pod go. Here missing pods of a CollaSet that is being deleted do not count
 //! ([`crate::Kind::size`]), and after [`LONGEST`] the pods that are left are deleted as Kubernetes would have done at once.
 
+use std::collections::BTreeMap;
+
 use hitless_api::event::EventNote;
 use hitless_api::pod::PodView;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 use super::context::Context;
-use super::plan::{Work, warning};
-use super::pods::stays;
+use super::view::{View, idle};
 use super::{CollaSet, names};
 use crate::plan::{Plan, Stage};
-use crate::removal::{MayGo, serves};
+use crate::pod_set::pods::stays;
+use crate::pod_set::{self, Facts, Journal as _, warning};
 use crate::write::Write;
 
 /// So long the rules may keep pods of a CollaSet that is being deleted.
@@ -52,59 +54,55 @@ pub(super) fn without_finalizer(set: CollaSet<'_>) -> Option<Write> {
     }))
 }
 
-/// Everything that is done for it; `idle` is a plan that does nothing.
-pub(super) fn plan(mut work: Work<'_, '_>, context: Context<'_>, idle: impl Fn(Stage) -> Plan) -> Plan {
-    let set = work.set;
-    let Some(release) = without_finalizer(set) else { return idle(Stage::NotOurs) };
+/// Everything that is done for it.
+pub(super) fn plan<'a>(set: CollaSet<'a>, facts: &Facts<'_, 'a>) -> Plan {
+    let Some(release) = without_finalizer(set) else { return idle(set, Stage::NotOurs) };
     if set.object.finalizers.iter().any(|known| known == ORPHAN) {
-        return Plan { writes: vec![release], ..idle(Stage::Idle) };
+        return Plan { writes: vec![release], ..idle(set, Stage::Idle) };
     }
     let until = set.object.deleting_since.and_then(|since| since.saturating_add(LONGEST).ok());
-    let is_late = until.zip(work.world.now).is_some_and(|(until, now)| now >= until);
-    let ids: Vec<i32> = work.roster.instances.keys().copied().collect();
-    for id in ids {
-        // Nobody who has seen this makes another one.
-        work.mark(id, names::SCALE_IN);
-        let Some(pod) = work.roster.instances.get(&id).and_then(|instance| instance.pod) else { continue };
-        // One that serves nobody is not judged: its owner wants nothing of the CollaSet to be left.
-        if is_late || !(serves(pod, work.world) || pod.is_protected()) {
-            work.removed.extend(MayGo::of_deleted(pod, set.object));
-        } else {
-            work.remove(id, set.body.scale_delay_seconds);
-        }
-    }
+    let is_late = until.zip(facts.world.now).is_some_and(|(until, now)| now >= until);
+    let context = Context::of(set, facts.world);
+    let plan = pod_set::dissolve(facts, &context, is_late);
+    let view = View { set, facts, plan: &plan };
     // Those that have ended go with it; nobody waits for ever for a node that ends no pod.
     let is_left = |pod: &&&PodView| !pod.finished && (stays(pod) || !is_late);
-    let left = work.pods.iter().filter(is_left).count();
+    let left = facts.pods.iter().filter(is_left).count();
     let mut writes = Vec::new();
-    let mut notes: Vec<EventNote> = Vec::new();
-    notes.extend(work.lost_claims().map(|text| warning(set, "ClaimsWillBeDeleted", text)));
-    if left > 0 && set.object.finalizers.iter().any(|known| known == FOREGROUND) {
-        let text = "it is deleted in the foreground: the garbage collector deletes its pods without their leaving service; delete \
-            CollaSets with --cascade=background"
-            .to_owned();
-        notes.push(warning(set, "DeletedInForeground", text));
-    }
     if left == 0 {
-        writes.extend(work.claims.ownership());
-        let others = work.roster.without_own();
-        writes.extend(set.body.context.is_some().then(|| context.write(set, &others)).flatten());
+        writes.extend(facts.claims.ownership());
+        writes.extend(set.body.context.is_some().then(|| context.write(&BTreeMap::new())).flatten());
         // Whoever looks after the pods next is told of all of this first.
         let needs = writes.iter().map(Write::key).collect();
         writes.push(Write { needs, ..release });
     } else {
-        writes.extend(work.writes(context));
-        if is_late && !work.removed.is_empty() {
-            let text = format!(
-                "the rules have kept {} pods for {} minutes; they are deleted without leaving service first",
-                work.removed.len(),
-                LONGEST.as_mins()
-            );
-            notes.push(warning(set, "ReclaimTargetsDeletionFailed", text));
-        }
+        writes.extend(plan.writes(facts, &context, view.own()));
     }
-    writes.extend(work.report());
-    let behind = work.pods.iter().filter(|pod| stays(pod)).map(|pod| pod.id.uid.clone()).collect();
+    writes.extend(view.report(&[]));
+    let removed = if is_late && left > 0 { plan.leaving.removed.len() } else { 0 };
+    let behind = facts.pods.iter().filter(|pod| stays(pod)).map(|pod| pod.id.uid.clone()).collect();
     let wake_at: Option<Timestamp> = until.filter(|_| !is_late);
-    Plan { writes, total: left, wishes: work.wishes, behind, notes, wake_at, ..idle(Stage::Rolling) }
+    let (wishes, notes) = (plan.leaving.wishes, notes(set, facts, left, removed));
+    Plan { writes, total: left, wishes, behind, notes, wake_at, ..idle(set, Stage::Rolling) }
+}
+
+/// What people should know. `late`: pods that are deleted though the rules keep them.
+fn notes(set: CollaSet<'_>, facts: &Facts<'_, '_>, left: usize, late: usize) -> Vec<EventNote> {
+    let spec = &facts.spec;
+    let mut notes: Vec<EventNote> = Vec::new();
+    notes.extend(facts.claims.lost().map(|text| warning(spec, "ClaimsWillBeDeleted", text)));
+    if left > 0 && set.object.finalizers.iter().any(|known| known == FOREGROUND) {
+        let text = "it is deleted in the foreground: the garbage collector deletes its pods without their leaving service; delete \
+            CollaSets with --cascade=background"
+            .to_owned();
+        notes.push(warning(spec, "DeletedInForeground", text));
+    }
+    if late > 0 {
+        let text = format!(
+            "the rules have kept {late} pods for {} minutes; they are deleted without leaving service first",
+            LONGEST.as_mins()
+        );
+        notes.push(warning(spec, "ReclaimTargetsDeletionFailed", text));
+    }
+    notes
 }

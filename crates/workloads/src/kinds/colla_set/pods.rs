@@ -1,4 +1,4 @@
-//! Pods of a CollaSet: which count, which id they have, and which labels they are made with.
+//! Pods of a CollaSet: which id they have, which are pairs, and which labels they are made with.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,7 @@ use hitless_api::pod::PodView;
 use serde_json::Value;
 
 use super::names;
-use crate::kinds::revision::hash;
-
-/// Whether the pod is there to stay.
-pub(crate) fn stays(pod: &PodView) -> bool {
-    !pod.terminating && !pod.finished
-}
+use crate::revision::hash;
 
 /// The instance id that the pod says it has. One that says none comes last.
 pub(crate) fn instance_id(pod: &PodView) -> i32 {

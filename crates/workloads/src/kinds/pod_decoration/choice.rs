@@ -13,6 +13,7 @@ use super::undecorated::Undecorated;
 use super::{PodDecoration, body, marks, members, node_access, render};
 use crate::kinds::colla_set::pods;
 use crate::object::Object;
+use crate::pod_set::pods::stays;
 use crate::template::Template;
 use crate::world::World;
 
@@ -90,7 +91,7 @@ impl<'a, 'w> Decorations<'a, 'w> {
         let concerns = |each: &Decoration<'a>| {
             let selected = |own: &Selector<'_>| {
                 let mut there = decorations.labels.into_iter();
-                there.any(|known| known.selected(own).any(pods::stays))
+                there.any(|known| known.selected(own).any(stays))
                     || new.values().map(|pod| &pod.labels).chain([usual]).any(|labels| own.matches(labels))
             };
             let is_meant = match &each.selector {

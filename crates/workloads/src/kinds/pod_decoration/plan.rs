@@ -10,7 +10,7 @@ use serde_json::json;
 use super::names::label;
 use super::revisions::Revisions;
 use super::{PodDecoration, members};
-use crate::kinds::colla_set::pods;
+use crate::pod_set::pods::stays;
 use crate::world::World;
 use crate::write::Write;
 
@@ -54,7 +54,7 @@ fn matched<'a>(decoration: PodDecoration<'a>, world: &World<'a>) -> Vec<Matched<
     let Some(Ok(own)) = decoration.body.spec.selector.as_ref().map(selector::read) else { return Vec::new() };
     let of_set = |set: &&'a crate::Object| {
         let selected = world.undecorated(set).into_iter().flat_map(|known| known.selected(&own));
-        let pods: Vec<&PodView> = selected.filter(|pod| pods::stays(pod)).collect();
+        let pods: Vec<&PodView> = selected.filter(|pod| stays(pod)).collect();
         let wanted = set.colla_set().map_or(0, |set| set.body.replicas);
         Matched { set: &set.id.name, is_complete: pods.len() >= wanted, pods }
     };

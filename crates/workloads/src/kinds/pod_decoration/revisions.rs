@@ -4,9 +4,9 @@ use hitless_api::names::labels;
 use serde_json::{Value, json};
 
 use super::{POD_DECORATION, PodDecoration};
-use crate::kinds::colla_set::naming;
-use crate::kinds::revision::history::History;
-use crate::kinds::revision::{CONTROLLER_REVISION, Revision};
+use crate::pod_set::naming;
+use crate::revision::history::History;
+use crate::revision::{CONTROLLER_REVISION, Revision};
 use crate::world::World;
 use crate::write::Write;
 

@@ -1,49 +1,50 @@
-//! The templates that a CollaSet has had.
+//! The templates that a set has had.
 
 use std::collections::BTreeSet;
 
 use hitless_api::digest;
 use serde_json::{Value, json};
 
-use super::{CollaSet, claim, naming, owner};
-use crate::kinds::revision::history::History;
-use crate::kinds::revision::{CONTROLLER_REVISION, Revision};
+use super::spec::Spec;
+use super::{claim, naming};
+use crate::revision::history::History;
+use crate::revision::{CONTROLLER_REVISION, Revision};
 use crate::shape::Shape;
 use crate::world::World;
 use crate::write::Write;
 
-/// The ControllerRevisions of one CollaSet. One is of a template and of claim templates.
-pub(super) struct Revisions<'a> {
-    set: CollaSet<'a>,
+/// The ControllerRevisions of one set. One is of a template and of claim templates.
+pub(crate) struct Revisions<'a> {
+    spec: Spec<'a>,
     history: History<'a>,
 }
 
 impl<'a> Revisions<'a> {
-    pub(super) fn of(set: CollaSet<'a>, world: &World<'a>) -> Self {
-        Self { set, history: History::of(set.object, world) }
+    pub(crate) fn of(spec: Spec<'a>, world: &World<'a>) -> Self {
+        Self { spec, history: History::of(spec.object, world) }
     }
 
     /// That of the template: of several equal ones the newest.
-    pub(super) fn target(&self) -> Option<Revision<'a>> {
-        self.history.newest_of(&self.set.body.template, |each| self.is_of_same_claims(each))
+    pub(crate) fn target(&self) -> Option<Revision<'a>> {
+        self.history.newest_of(self.spec.template, |each| self.is_of_same_claims(each))
     }
 
-    pub(super) fn shape(&self, name: &str) -> Option<&'a Shape> {
+    pub(crate) fn shape(&self, name: &str) -> Option<&'a Shape> {
         self.history.get(name).map(|each| &each.body.shape)
     }
 
-    /// Whether the revision has the claim templates that the CollaSet has.
+    /// Whether the revision has the claim templates that the set has.
     pub(super) fn has_same_claims(&self, name: &str) -> bool {
         self.history.get(name).is_some_and(|each| self.is_of_same_claims(each))
     }
 
     fn is_of_same_claims(&self, revision: Revision<'_>) -> bool {
-        claim::normal(&revision.body.claims) == claim::normal(&self.set.body.claims)
+        claim::normal(&revision.body.claims) == claim::normal(self.spec.claims)
     }
 
-    /// Claim templates of a revision.
-    pub(super) fn claims(&self, name: &str) -> Option<&'a [Value]> {
-        self.history.get(name).map(|each| each.body.claims.as_slice())
+    /// Claim templates of a revision, or the set's.
+    pub(super) fn claims(&self, name: &str) -> &'a [Value] {
+        self.history.get(name).map_or(self.spec.claims, |each| each.body.claims.as_slice())
     }
 
     /// Claim templates of all revisions but this one.
@@ -56,14 +57,19 @@ impl<'a> Revisions<'a> {
     }
 
     /// Template of the pods of a revision.
-    pub(super) fn template(&self, name: &str) -> Option<&'a Value> {
+    pub(crate) fn template(&self, name: &str) -> Option<&'a Value> {
         self.history.template(name)
     }
 
+    /// The same, or the set's own.
+    pub(crate) fn template_or_own(&self, name: &str) -> &'a Value {
+        self.template(name).unwrap_or(self.spec.template.content())
+    }
+
     /// Makes the one of the template. Its name follows from the template, so it is made once.
-    pub(super) fn create(&self) -> Write {
-        let id = &self.set.object.id;
-        let (template, claims) = (&self.set.body.template, &self.set.body.claims);
+    pub(crate) fn create(&self) -> Write {
+        let id = &self.spec.object.id;
+        let (template, claims) = (self.spec.template, self.spec.claims);
         let hash = if claims.is_empty() {
             template.revision().to_owned()
         } else {
@@ -73,7 +79,7 @@ impl<'a> Revisions<'a> {
             "name": naming::revision(&id.name, &hash),
             "namespace": id.namespace,
             "labels": template.content()["metadata"]["labels"],
-            "ownerReferences": [owner(self.set)],
+            "ownerReferences": [self.spec.owner()],
         });
         let mut object = self.history.create(&metadata, template);
         if !claims.is_empty() {
@@ -82,11 +88,11 @@ impl<'a> Revisions<'a> {
         Write::create("create-revision", &CONTROLLER_REVISION.group_kind, object)
     }
 
-    pub(super) fn renumber(&self, target: Revision<'_>) -> Option<Write> {
+    pub(crate) fn renumber(&self, target: Revision<'_>) -> Option<Write> {
         self.history.renumber(target)
     }
 
-    pub(super) fn prune(&self, used: &BTreeSet<&str>) -> Option<Write> {
-        self.history.prune(self.set.body.history_limit, |name| used.contains(name))
+    pub(crate) fn prune(&self, used: &BTreeSet<&str>) -> Option<Write> {
+        self.history.prune(self.spec.history_limit, |name| used.contains(name))
     }
 }

@@ -1,4 +1,4 @@
-//! Names of a CollaSet's pods and revisions.
+//! Names of a set's pods, revisions and claims.
 
 use hitless_api::digest;
 use serde_json::json;
@@ -34,14 +34,26 @@ pub(crate) fn revision(set: &str, hash: &str) -> String {
     format!("{}-{hash}", beginning(set, hash.len()))
 }
 
+/// What a claim is made for.
+pub(crate) struct ClaimFor<'n> {
+    /// Name and uid of the set.
+    pub(crate) set: &'n str,
+    pub(crate) uid: &'n str,
+    /// Name of the pod.
+    pub(crate) pod: &'n str,
+    /// Name of the claim's template, and its hash.
+    pub(crate) template: &'n str,
+    pub(crate) hash: &'n str,
+}
+
 /// Name of the claim for a template that is made for the pod of this name: the same for the same, so it is made once. A pod that was
 /// let go keeps its name and its claims.
-pub(crate) fn claim(set: &str, uid: &str, pod: &str, template: &str, hash: &str) -> String {
+pub(crate) fn claim(ClaimFor { set, uid, pod, template, hash }: &ClaimFor<'_>) -> String {
     let hash = digest::short(&json!([uid, pod, template, hash]));
     format!("{set}-{template}-{}", hash.get(..10).unwrap_or(&hash))
 }
 
-/// As much of the CollaSet's name as leaves room for a dash and so many letters.
+/// As much of the set's name as leaves room for a dash and so many letters.
 fn beginning(set: &str, letters: usize) -> &str {
     let end = set.len().min(LONGEST - 1 - letters);
     set.get(..end).unwrap_or(set).trim_end_matches(['-', '.'])
