@@ -189,7 +189,8 @@ impl<'a> Operation<'a> {
         if self.is_hold() { decision } else { decision.watching(Watch::Replacing) }
     }
 
-    /// The API server has carried the image patch out after clients had been let in, and the kubelet is about to see it.
+    /// The API server has carried the image patch out after clients had been let in, and the kubelet is about to see it. Once the new
+    /// containers are ready nobody needs to wait any more.
     fn is_patched_late(&self) -> bool {
         let is_prepared = match self.observation {
             Observation::Held(held) if held.direction == Direction::Forward => {
@@ -197,7 +198,8 @@ impl<'a> Operation<'a> {
             }
             Observation::Held(_) | Observation::None | Observation::Failed(_) | Observation::Counted(_) => false,
         };
-        self.is_hold() && is_prepared && self.memory.hold_failed.is_some() && self.progress() == Progress::Patched
+        let is_late = is_prepared && self.memory.hold_failed.is_some() && self.progress() == Progress::Patched;
+        self.is_hold() && is_late && self.effect() != Effect::Ready
     }
 
     /// Back into service, then the result Failed. In a Hold it is in service, and writing that anew makes an image patch fail that
@@ -225,6 +227,7 @@ pub(super) fn expiry(grant: &Grant) -> Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::view::{Held, HoldNumbers};
     use k8s_openapi::api::core::v1::Pod;
     use serde_json::json;
 
@@ -260,5 +263,38 @@ mod tests {
         assert_eq!(draining_since("False", None), 10);
         assert_eq!(draining_since("False", Some("2026-01-01T00:04:00Z")), 70, "no later than the deadline");
         assert_eq!(draining_since("False", Some("2027-01-01T00:00:00Z")), 10, "a clock was set back");
+    }
+
+    /// What is done about clients in a Hold whose image patch was carried out after they had been let in, with this container there.
+    fn patched_late(container: &str, ready: bool) -> Hold {
+        let grant: Grant = serde_json::from_value(json!({
+            "id": "u.1", "epoch": 1, "pod": {"namespace": "a", "name": "p", "uid": "u"}, "op": "Update", "mode": "Hold",
+            "containers": {"web": {"from": "a:1", "to": "a:2"}}, "before": {"web": "c://1"}, "drain": {}, "verify": {}, "rules": [],
+            "ttlSeconds": 60, "granted": "2026-01-01T00:00:09Z"}))
+        .unwrap();
+        let status = json!({"name": "web", "image": "a:2", "imageID": "", "ready": ready, "restartCount": 0,
+            "containerID": container, "state": {"running": {"startedAt": "2026-01-01T00:00:12Z"}}});
+        let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "web", "image": "a:2"}]},
+            "status": {"containerStatuses": [status]}});
+        let pod = PodView::from(&serde_json::from_value::<Pod>(pod).unwrap());
+        let now: Timestamp = "2026-01-01T00:00:20Z".parse().unwrap();
+        let memory = Memory { hold_failed: Some(now), ..Memory::default() };
+        let held = Held {
+            direction: Direction::Forward,
+            stage: Stage::Prepared(1),
+            numbers: HoldNumbers::default(),
+            listening: None,
+        };
+        let observation = Observation::Held(held);
+        let operation =
+            Operation { grant: &grant, pod: &pod, reported: None, memory: &memory, observation: &observation, now };
+        operation.replacing(Decision::at(Phase::Verifying)).hold
+    }
+
+    #[test]
+    fn nobody_is_held_any_more_once_the_new_container_is_ready() {
+        assert_eq!(patched_late("c://1", true), Hold::Begin(Direction::Forward), "the old one is about to end");
+        assert_eq!(patched_late("c://2", false), Hold::Begin(Direction::Forward), "the new one may not listen yet");
+        assert_eq!(patched_late("c://2", true), Hold::Continue(Direction::Forward));
     }
 }
