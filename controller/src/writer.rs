@@ -2,29 +2,27 @@
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+use hitless_api::JsonPatch;
 use hitless_api::ledger::CLUSTER;
-use hitless_api::names;
-use hitless_api::{JsonPatch, PodRef};
+use hitless_api::names::{self, labels};
 use hitless_api::{Lenient, NodeTransition, PodTransitionRule, TrafficProvider, TransitionLedger};
 use hitless_runtime::lease::Leadership;
 use hitless_runtime::liveness::Heartbeat;
 use hitless_runtime::write::{WriteError, Writes};
-use hitless_store::{api_resource, creating, delete_pod, patching, send};
-use hitless_workloads::Request;
+use hitless_store::{Target, api_resource, creating, patching, send};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::Patch;
-use kube::{Api, Client};
+use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 use tokio::sync::watch::Receiver;
 use tokio::time::Instant;
 
 use crate::watches::{Caches, Objects};
-use hitless_rollout::prefetch;
 use hitless_rollout::round::{
-    CompanionWrite, FENCE, InServiceFallback, LedgerWrite, NodeTransitionWrite, PrefetchWrite, ProviderStatusWrite,
-    RoleBindingWrite, RuleStatusWrite, Step, Write,
+    FENCE, LedgerWrite, NodeTransitionWrite, ProviderStatusWrite, RoleBindingWrite, RuleStatusWrite, Step, Write,
 };
 use hitless_rollout::snapshot::{AGENT_ROLE, BindingView, Version};
 
@@ -81,9 +79,9 @@ impl Writer {
             Write::RoleBinding(write) => self.role_binding(write).await,
             Write::Workload(write) => self.workload(write).await,
             Write::Service(write) => self.service(write).await,
-            Write::Prefetch(write) => self.prefetch(write).await,
-            Write::Companion(write) => self.companion(write).await,
-            Write::InServiceFallback(write) => self.in_service_fallback(write).await,
+            Write::Prefetch(write) => self.pod(&write.request()).await,
+            Write::Companion(write) => self.pod(&write.request()).await,
+            Write::InServiceFallback(write) => self.pod(&write.request(Timestamp::now())).await,
             Write::RuleStatus(write) => self.rule_status(write).await,
             Write::ProviderStatus(write) => self.provider_status(write).await,
         }
@@ -181,118 +179,22 @@ impl Writer {
             return Err(WriteError::Invalid { message: format!("no kind has objects like {}", write.on.label()) });
         };
         let api = Api::namespaced_with(self.client.clone(), &write.on.namespace, &api_resource(resource));
-        if let Some(stored) = send(&self.writes, &api, resource, write).await? {
+        let target = Target { api, resource: resource.plural, status: resource.plural };
+        if let Some(stored) = send(&self.writes, &target, write).await? {
             cache.put(stored);
         }
         Ok(())
     }
 
-    /// A pod of a workload whose controller this is, or that takes part in PodOpsLifecycle.
     async fn pod(&self, write: &hitless_workloads::Write) -> Result<(), WriteError> {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &write.on.namespace);
-        match &write.request {
-            Request::Create(object) => {
-                let pod = serde_json::from_value(object.clone()).map_err(|error| invalid(&error))?;
-                self.caches.pods.put(self.writes.send("pods", api.create(&creating(), &pod)).await?);
-                Ok(())
-            }
-            Request::Delete(deletion) => {
-                let hitless_api::ObjectRef { namespace, name, uid, .. } = write.on.clone();
-                let pod = PodRef { namespace, name, uid };
-                self.delete_pod(&pod, Some(deletion.resource_version().to_owned()), None).await
-            }
-            Request::Try(object) => {
-                let pod = serde_json::from_value(object.clone()).map_err(|error| invalid(&error))?;
-                hitless_store::try_create(&self.writes, &api, "pods", &pod).await
-            }
-            Request::Look => {
-                self.caches.pods.put(hitless_store::look(&api, write).await?);
-                Ok(())
-            }
-            Request::Absent { owner_uid } => hitless_store::absent(&api, write, owner_uid).await,
-            Request::Patch(patch) => {
-                let (params, patch) = (patching(), patch.clone().build());
-                let request = api.patch(&write.on.name, &params, &patch);
-                self.caches.pods.put(self.writes.send("pods", request).await?);
-                Ok(())
-            }
-            Request::Status(patch) => {
-                let (params, patch) = (patching(), patch.clone().build());
-                let request = api.patch_status(&write.on.name, &params, &patch);
-                self.caches.pods.put(self.writes.send("pods/status", request).await?);
-                Ok(())
-            }
+        let target = Target { api, resource: "pods", status: "pods/status" };
+        let Some(stored) = send(&self.writes, &target, write).await? else { return Ok(()) };
+        if stored.labels().contains_key(labels::PREFETCH) {
+            self.caches.prefetches.put(stored);
+        } else {
+            self.caches.pods.put(stored);
         }
-    }
-
-    /// Deletes it, unless it is gone already.
-    async fn delete_pod(
-        &self,
-        pod: &PodRef,
-        version: Option<String>,
-        grace_seconds: Option<u32>,
-    ) -> Result<(), WriteError> {
-        match delete_pod(&self.writes, &self.client, pod, version, grace_seconds).await {
-            Ok(Some(stored)) => {
-                self.caches.pods.put(stored);
-                Ok(())
-            }
-            Ok(None) | Err(WriteError::Gone { .. }) => Ok(()),
-            Err(error) => Err(error),
-        }
-    }
-
-    async fn prefetch(&self, write: &PrefetchWrite) -> Result<(), WriteError> {
-        match write {
-            PrefetchWrite::Create { pull, attempt, resources, owner } => {
-                let api: Api<Pod> = Api::namespaced(self.client.clone(), &pull.namespace);
-                let pod = prefetch::manifest(pull, *attempt, *resources, owner);
-                let pod = serde_json::from_value(pod).map_err(|e| invalid(&e))?;
-                let stored = self.writes.send("pods", api.create(&creating(), &pod)).await?;
-                self.caches.prefetches.put(stored);
-                Ok(())
-            }
-            PrefetchWrite::Delete(pod) => {
-                match delete_pod(&self.writes, &self.client, pod, None, None).await {
-                    Ok(Some(stored)) => {
-                        self.caches.prefetches.put(stored);
-                        Ok(())
-                    }
-                    // It is gone already.
-                    Ok(None) | Err(WriteError::Gone { .. }) => Ok(()),
-                    Err(error) => Err(error),
-                }
-            }
-        }
-    }
-
-    async fn companion(&self, write: &CompanionWrite) -> Result<(), WriteError> {
-        match write {
-            CompanionWrite::Create { namespace, manifest, .. } => {
-                let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
-                let pod = serde_json::from_value(manifest.clone()).map_err(|error| invalid(&error))?;
-                self.caches.pods.put(self.writes.send("pods", api.create(&creating(), &pod)).await?);
-                Ok(())
-            }
-            CompanionWrite::Delete { pod, resource_version, at_once } => {
-                self.delete_pod(pod, Some(resource_version.clone()), at_once.then_some(0)).await
-            }
-        }
-    }
-
-    async fn in_service_fallback(&self, write: &InServiceFallback) -> Result<(), WriteError> {
-        let api: Api<Pod> = Api::namespaced(self.client.clone(), &write.pod.namespace);
-        let condition = json!({
-            "type": names::IN_SERVICE, "status": "True", "reason": write.because.reason(),
-            "message": write.because.message(),
-            "lastTransitionTime": jiff::Timestamp::now().round(jiff::Unit::Second).unwrap_or_default().to_string(),
-        });
-        let patch = JsonPatch::of(&write.pod.uid)
-            .test(&["metadata", "resourceVersion"], write.resource_version.as_str())
-            .add(&["status", "conditions", "-"], condition)
-            .build();
-        let stored = self.writes.send("pods/status", api.patch_status(&write.pod.name, &patching(), &patch)).await?;
-        self.caches.pods.put(stored);
         Ok(())
     }
 

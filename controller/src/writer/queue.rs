@@ -177,9 +177,8 @@ fn places(steps: &[Step], after: Option<&str>) -> Vec<Place> {
 
 #[cfg(test)]
 mod tests {
-    use hitless_api::{GroupKind, ObjectRef, TransitionLedgerSpec};
+    use hitless_api::{GroupKind, TransitionLedgerSpec};
     use hitless_rollout::round::{LedgerWrite, Write};
-    use hitless_workloads::Request;
     use serde_json::json;
 
     use super::*;
@@ -190,11 +189,8 @@ mod tests {
     }
 
     fn pod(namespace: &str, name: &str) -> Step {
-        let (namespace, name, uid) = (namespace.to_owned(), name.to_owned(), String::new());
-        let on = ObjectRef { group_kind: GroupKind::new("", "Pod"), namespace, name, uid };
-        let request = Request::Create(json!({}));
-        let write = hitless_workloads::Write { verb: "create-pod", on, request, tells: None, needs: Vec::new() };
-        Step::alone(Write::Workload(write))
+        let manifest = json!({"metadata": {"namespace": namespace, "name": name}});
+        Step::workload(hitless_workloads::Write::create("create-pod", &GroupKind::POD, manifest))
     }
 
     fn begin(queue: &mut Queue<'_>, now: Instant) -> Vec<usize> {

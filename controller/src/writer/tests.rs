@@ -3,7 +3,7 @@ use super::*;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use hitless_api::{GroupKind, ObjectRef, TransitionLedgerSpec};
+use hitless_api::{GroupKind, TransitionLedgerSpec};
 use hitless_runtime::watch;
 use hitless_workloads::Installed;
 use http_body_util::BodyExt as _;
@@ -41,10 +41,7 @@ fn writer(answered: &Answered) -> Writer {
 
 fn pod(namespace: &str, name: &str) -> Step {
     let manifest = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": namespace, "name": name}});
-    let (namespace, name) = (namespace.to_owned(), name.to_owned());
-    let on = ObjectRef { group_kind: GroupKind::new("", "Pod"), namespace, name, uid: String::new() };
-    let request = Request::Create(manifest);
-    Step::workload(hitless_workloads::Write { verb: "create-pod", on, request, tells: None, needs: Vec::new() })
+    Step::workload(hitless_workloads::Write::create("create-pod", &GroupKind::POD, manifest))
 }
 
 fn ledger(namespace: &str) -> Step {

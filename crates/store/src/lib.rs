@@ -6,4 +6,4 @@ pub mod restore;
 mod send;
 
 pub use resource::api_resource;
-pub use send::{absent, creating, delete_pod, look, patching, send, try_create};
+pub use send::{Target, Written, creating, patching, send, try_create};

@@ -1,4 +1,4 @@
-//! A write to a workload's object, as data. It applies to exactly the version that it was decided on.
+//! A write to a pod or a workload's object, as data. It applies to exactly the version that it was decided on.
 
 use hitless_api::event::EventNote;
 use hitless_api::pod::PodView;
@@ -35,7 +35,7 @@ pub enum Request {
     Patch(JsonPatch),
     /// The same of the subresource `status`.
     Status(JsonPatch),
-    /// DELETE, in the background, with a precondition on uid and the version that was decided on.
+    /// DELETE, in the background, with a precondition on uid and, if it matters, the version that was decided on.
     Delete(Deletion),
     /// GET of what the API server has now, not of a cache: fails unless this very object, by its uid, is there.
     Look,
@@ -47,17 +47,29 @@ pub enum Request {
     },
 }
 
-/// A deletion. Only [`Write::delete`] and [`Write::delete_pod`] make one, so that no pod is deleted without proof that it may be.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A deletion. Only [`Write::delete`], [`Write::delete_pod`] and [`Write::delete_helper`] make one, so that no pod of a workload is deleted
+/// without proof that it may be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Deletion {
-    resource_version: String,
+    resource_version: Option<String>,
+    grace_seconds: Option<u32>,
 }
 
 impl Deletion {
-    /// The version that was decided on.
+    fn at(resource_version: &str) -> Self {
+        Self { resource_version: Some(resource_version.to_owned()), grace_seconds: None }
+    }
+
+    /// The version that was decided on; `None`: any one of this uid.
     #[must_use]
-    pub fn resource_version(&self) -> &str {
-        &self.resource_version
+    pub fn resource_version(&self) -> Option<&str> {
+        self.resource_version.as_deref()
+    }
+
+    /// So many seconds for a pod's containers; `None`: those of its spec.
+    #[must_use]
+    pub const fn grace_seconds(&self) -> Option<u32> {
+        self.grace_seconds
     }
 }
 
@@ -71,10 +83,16 @@ fn tested(uid: &str, resource_version: &str) -> JsonPatch {
 }
 
 impl Write {
+    /// It needs no other, and nobody is told.
+    #[must_use]
+    pub const fn new(verb: &'static str, on: ObjectRef, request: Request) -> Self {
+        Self { verb, on, request, tells: None, needs: Vec::new() }
+    }
+
     /// A patch of `object` as it was seen; `change` adds to its tests.
     pub(crate) fn patch(verb: &'static str, object: &Object, change: impl FnOnce(JsonPatch) -> JsonPatch) -> Self {
         let tested = tested(&object.id.uid, &object.resource_version);
-        Self { verb, on: object.id.clone(), request: Request::Patch(change(tested)), tells: None, needs: Vec::new() }
+        Self::new(verb, object.id.clone(), Request::Patch(change(tested)))
     }
 
     /// The same of its subresource `status`.
@@ -84,7 +102,7 @@ impl Write {
         change: impl FnOnce(JsonPatch) -> JsonPatch,
     ) -> Self {
         let tested = tested(&object.id.uid, &object.resource_version);
-        Self { verb, on: object.id.clone(), request: Request::Status(change(tested)), tells: None, needs: Vec::new() }
+        Self::new(verb, object.id.clone(), Request::Status(change(tested)))
     }
 
     /// The status of `object`, as it was seen, becomes this one.
@@ -93,7 +111,8 @@ impl Write {
     }
 
     /// The creation of an object of that kind.
-    pub(crate) fn create(verb: &'static str, group_kind: &GroupKind, object: Value) -> Self {
+    #[must_use]
+    pub fn create(verb: &'static str, group_kind: &GroupKind, object: Value) -> Self {
         let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
         let on = ObjectRef {
             group_kind: group_kind.clone(),
@@ -101,7 +120,7 @@ impl Write {
             name: text("name"),
             uid: String::new(),
         };
-        Self { verb, on, request: Request::Create(object), tells: None, needs: Vec::new() }
+        Self::new(verb, on, Request::Create(object))
     }
 
     /// Asks whether the API server would accept what this one creates, for all of which that is the same: they have this name.
@@ -115,20 +134,29 @@ impl Write {
 
     /// The deletion of `object` as it was seen.
     pub(crate) fn delete(verb: &'static str, object: &Object) -> Self {
-        let request = Request::Delete(Deletion { resource_version: object.resource_version.clone() });
-        Self { verb, on: object.id.clone(), request, tells: None, needs: Vec::new() }
+        Self::new(verb, object.id.clone(), Request::Delete(Deletion::at(&object.resource_version)))
     }
 
     /// A request for this pod.
     pub(crate) fn on_pod(verb: &'static str, pod: &PodRef, request: Request) -> Self {
-        Self { verb, on: pod.object(), request, tells: None, needs: Vec::new() }
+        Self::new(verb, pod.object(), request)
     }
 
     /// The deletion of a pod that may go, as it was seen.
     pub(crate) fn delete_pod(verb: &'static str, may_go: MayGo<'_>) -> Self {
         let pod = may_go.pod();
-        let deletion = Deletion { resource_version: pod.resource_version.clone() };
-        Self::on_pod(verb, &pod.id, Request::Delete(deletion))
+        Self::on_pod(verb, &pod.id, Request::Delete(Deletion::at(&pod.resource_version)))
+    }
+
+    /// The deletion of a pod that fetches an image or stands in for a workload's own, and is no workload's.
+    #[must_use]
+    pub fn delete_helper(
+        verb: &'static str,
+        pod: &PodRef,
+        resource_version: Option<String>,
+        grace_seconds: Option<u32>,
+    ) -> Self {
+        Self::on_pod(verb, pod, Request::Delete(Deletion { resource_version, grace_seconds }))
     }
 
     /// Sets an annotation of an object.

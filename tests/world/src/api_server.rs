@@ -28,8 +28,9 @@ pub fn carry_out(write: &Write, known: Option<&Value>, version: &str, now: &str)
             Ok(Some(stored(known, patched(known, patch).ok_or(Refused::Conflict)?, version)))
         }
         (Request::Delete(deletion), Some(known)) => {
-            let same = known["metadata"]["resourceVersion"] == deletion.resource_version()
-                && known["metadata"]["uid"] == write.on.uid.as_str();
+            let is_of = |version: &str| known["metadata"]["resourceVersion"] == version;
+            let same =
+                deletion.resource_version().is_none_or(is_of) && known["metadata"]["uid"] == write.on.uid.as_str();
             if same { Ok(None) } else { Err(Refused::Conflict) }
         }
         // Who refuses pods is not played here.

@@ -6,11 +6,11 @@ use hitless_runtime::write::WriteError;
 use hitless_workloads::{Write, registry};
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::Api;
-use kube::api::{Patch, PatchParams};
+use kube::api::{DynamicObject, Patch, PatchParams};
 use serde_json::json;
 
 use super::{Restore, Restorer};
-use crate::{api_resource, delete_pod, send};
+use crate::{Target, api_resource, send};
 
 impl Restorer {
     pub(super) async fn carry_out(&self, restore: &Restore) -> Result<(), WriteError> {
@@ -19,14 +19,20 @@ impl Restorer {
             Restore::Close(write) => self.close(write).await,
             Restore::Raise { pod, resource_version } => self.in_service(pod, resource_version, true).await,
             Restore::Lower { pod, resource_version } => self.in_service(pod, resource_version, false).await,
-            Restore::Delete(pod) => delete_pod(&self.writes, &self.client, pod, None, None).await.map(drop),
+            Restore::Delete(pod) => {
+                let api: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace);
+                let target = Target { api, resource: "pods", status: "pods/status" };
+                send(&self.writes, &target, &Write::delete_helper("delete", pod, None, None)).await.map(drop)
+            }
         }
     }
 
     async fn workload(&self, write: &Write) -> Result<(), WriteError> {
         let Some((_, resource)) = registry::resource(&write.on.group_kind) else { return Ok(()) };
-        let api = Api::namespaced_with(self.client.clone(), &write.on.namespace, &api_resource(resource));
-        send(&self.writes, &api, resource, write).await.map(drop)
+        let api: Api<DynamicObject> =
+            Api::namespaced_with(self.client.clone(), &write.on.namespace, &api_resource(resource));
+        let target = Target { api, resource: resource.plural, status: resource.plural };
+        send(&self.writes, &target, write).await.map(drop)
     }
 
     async fn close(&self, write: &ServiceWrite) -> Result<(), WriteError> {

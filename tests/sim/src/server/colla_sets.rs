@@ -31,6 +31,13 @@ impl Server {
         manifest: Value,
         checks: &mut Checks,
     ) -> Result<Option<Object>, Refusal> {
+        let pod = self.new_pod(namespace, manifest)?;
+        checks.pod_made(self, &pod.view);
+        Ok(Some(Object::Pod(self.put_pod(checks, pod))))
+    }
+
+    /// A pod as it is stored when a controller has made it, unless there is one of its name.
+    pub(super) fn new_pod(&self, namespace: &str, manifest: Value) -> Result<NodePod, Refusal> {
         let Ok(pod) = serde_json::from_value::<Pod>(manifest) else { return Err(Refusal::Denied("no pod")) };
         let mut pod = NodePod::from(&pod);
         let id = &pod.view.id;
@@ -43,7 +50,6 @@ impl Server {
         for container in &mut pod.view.containers {
             container.probe_periods = vec![1];
         }
-        checks.pod_made(self, &pod.view);
-        Ok(Some(Object::Pod(self.put_pod(checks, pod))))
+        Ok(pod)
     }
 }

@@ -63,7 +63,7 @@ impl Server {
             }
             Request::Delete(deletion) => {
                 let known = known.ok_or(Refusal::Gone)?;
-                if known.view.resource_version != deletion.resource_version() {
+                if deletion.resource_version().is_some_and(|wanted| known.view.resource_version != wanted) {
                     return Err(Refusal::Conflict);
                 }
                 if known.view.owner.as_ref().is_some_and(|owner| owner.group_kind.kind == "CollaSet") {

@@ -1,8 +1,11 @@
 //! What a round wants written of pods: who is in service without an agent, who fetches images, who serves as a companion.
 
-use crate::prefetch::{Pull, Resources};
-use hitless_api::{ObjectRef, PodRef};
-use serde_json::Value;
+use crate::prefetch::{self, Pull, Resources};
+use hitless_api::names::IN_SERVICE;
+use hitless_api::{GroupKind, JsonPatch, ObjectRef, PodRef};
+use hitless_workloads::{Request, Write};
+use jiff::{Timestamp, Unit};
+use serde_json::{Value, json};
 
 /// Why the controller puts a pod in service, and no agent does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +47,21 @@ pub struct InServiceFallback {
     pub because: WithoutAgent,
 }
 
+impl InServiceFallback {
+    /// What is asked of the API server at `now`.
+    #[must_use]
+    pub fn request(&self, now: Timestamp) -> Write {
+        let condition = json!({
+            "type": IN_SERVICE, "status": "True", "reason": self.because.reason(), "message": self.because.message(),
+            "lastTransitionTime": now.round(Unit::Second).unwrap_or_default().to_string(),
+        });
+        let patch = JsonPatch::of(&self.pod.uid)
+            .test(&["metadata", "resourceVersion"], self.resource_version.as_str())
+            .add(&["status", "conditions", "-"], condition);
+        Write::new("in-service-fallback", self.pod.object(), Request::Status(patch))
+    }
+}
+
 /// A pod that fetches an image is made, or deleted when nobody needs it any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PrefetchWrite {
@@ -60,6 +78,20 @@ pub enum PrefetchWrite {
     },
     /// Deleted.
     Delete(PodRef),
+}
+
+impl PrefetchWrite {
+    /// What is asked of the API server.
+    #[must_use]
+    pub fn request(&self) -> Write {
+        match self {
+            Self::Create { pull, attempt, resources, owner } => {
+                let manifest = prefetch::manifest(pull, *attempt, *resources, owner);
+                Write::create("create-prefetch", &GroupKind::POD, manifest)
+            }
+            Self::Delete(pod) => Write::delete_helper("delete-prefetch", pod, None, None),
+        }
+    }
 }
 
 /// A companion pod is made or deleted.
@@ -83,4 +115,18 @@ pub enum CompanionWrite {
         /// Nobody was ever sent to it, so its containers are not asked to end.
         at_once: bool,
     },
+}
+
+impl CompanionWrite {
+    /// What is asked of the API server.
+    #[must_use]
+    pub fn request(&self) -> Write {
+        match self {
+            Self::Create { manifest, .. } => Write::create("create-companion", &GroupKind::POD, manifest.clone()),
+            Self::Delete { pod, resource_version, at_once } => {
+                let version = Some(resource_version.clone());
+                Write::delete_helper("delete-companion", pod, version, at_once.then_some(0))
+            }
+        }
+    }
 }

@@ -183,7 +183,7 @@ fn write(job: Job<'_>, wanted: &OperationJobStatus) -> Option<Write> {
         tested.add(&["status"], json!(wanted))
     };
     let on = job.object.id.clone();
-    Some(Write { verb: "report-job", on, request: Request::Status(patch), tells: None, needs: Vec::new() })
+    Some(Write::new("report-job", on, Request::Status(patch)))
 }
 
 /// All fields but the targets.
