@@ -135,7 +135,7 @@ fn fault(spec: &CollaSetSpec) -> Option<String> {
     let update = spec.update_strategy.as_ref();
     let policy = update.and_then(|update| update.pod_update_policy.as_deref());
     if let Some(unknown) = policy.filter(|policy| policy_named(policy).is_none()) {
-        return Some(format!("spec.updateStrategy.podUpgradePolicy {unknown} is not known; use {}", POLICIES));
+        return Some(format!("spec.updateStrategy.podUpgradePolicy {unknown} is not known; use {POLICIES}"));
     }
     let rolling = update.and_then(|update| update.rolling_update.as_ref());
     let partition = rolling.and_then(|rolling| rolling.by_partition.as_ref()?.partition);

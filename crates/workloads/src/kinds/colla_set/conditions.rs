@@ -5,6 +5,7 @@ use hitless_api::colla_set::CollaSetCondition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::view::{Refusal, View};
+use crate::pod_set::Instance;
 use crate::pod_set::pods::stays;
 
 const SCALE: &str = "Scale";
@@ -46,7 +47,7 @@ impl View<'_, '_, '_> {
 
     fn now(&self, refusals: &[Refusal]) -> Vec<Now> {
         if self.set.deleting {
-            return vec![self.terminating(refusals)];
+            return vec![terminating(refusals)];
         }
         match &self.set.body.fault {
             Some(fault) => vec![
@@ -74,7 +75,7 @@ impl View<'_, '_, '_> {
         let there = self.facts.pods.iter().filter(|pod| stays(pod)).count();
         let is_through = there == self.set.body.replicas
             && self.plan.roster.instances.len() == there
-            && !self.plan.roster.instances.values().any(|instance| instance.is_given_up());
+            && !self.plan.roster.instances.values().any(Instance::is_given_up);
         if is_through { condition(true, "Scaled", String::new()) } else { None }
     }
 
@@ -86,20 +87,20 @@ impl View<'_, '_, '_> {
         if self.plan.progress.behind.is_empty() { condition(true, "Updated", String::new()) } else { None }
     }
 
-    fn terminating(&self, refusals: &[Refusal]) -> Now {
-        let (reason, message) = match refusal(refusals, &["delete-pod"]) {
-            Some(words) => ("ReclaimTargetsDeletionFailed", words),
-            None => ("ReclaimingTargetsDeletion", String::new()),
-        };
-        Now { type_: "Terminating", is_true: true, reason, message }
-    }
-
     /// What the scheduler says of a pod that has no node.
     pub(super) fn unscheduled(&self) -> Option<String> {
         let pod = self.facts.pods.iter().find(|pod| stays(pod) && pod.node.is_none())?;
         let said = pod.conditions.get("PodScheduled").filter(|said| !said.is_true && !said.message.is_empty())?;
         Some(format!("pod {} has no node: {}", pod.id.name, said.message))
     }
+}
+
+fn terminating(refusals: &[Refusal]) -> Now {
+    let (reason, message) = match refusal(refusals, &["delete-pod"]) {
+        Some(words) => ("ReclaimTargetsDeletionFailed", words),
+        None => ("ReclaimingTargetsDeletion", String::new()),
+    };
+    Now { type_: "Terminating", is_true: true, reason, message }
 }
 
 /// What the API server has said to one of our writes of these sorts.
