@@ -16,8 +16,8 @@ pub(crate) const BUGS: &[Bug] = &[
         changes: &[
             (
                 "crates/rollout/src/round/companions/retire.rs",
-                "if ended.busy.iter().any(is_operated) {",
-                "if !MUTANT && ended.busy.iter().any(is_operated) {",
+                "if ended.busy.iter().filter(|uid| ended.is_taken(uid)).any(is_operated) {",
+                "if !MUTANT && ended.busy.iter().filter(|uid| ended.is_taken(uid)).any(is_operated) {",
             ),
             (
                 "crates/rollout/src/round/companions/retire.rs",
