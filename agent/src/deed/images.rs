@@ -10,7 +10,7 @@ use hitless_api::pod::{ContainerView, PodView};
 use hitless_api::{Change, Grant, JsonPatch};
 use jiff::Timestamp;
 
-use super::{Baseline, Effect, Progress, Reason, metadata, names, runs};
+use super::{Baseline, Deed, Effect, Progress, Reason, metadata, names, runs};
 use crate::decision::Direction;
 use crate::view::NodePod;
 pub use trouble::Trouble;
@@ -106,11 +106,8 @@ impl<'a> Images<'a> {
 
     /// The annotation that names the containers which run now: the patch is to end them, and they are not those of the grant.
     fn ids(self, pod: &PodView) -> (String, Change) {
-        let id = |container: &ContainerView| {
-            let status = container.status.as_ref().filter(|status| !status.container_id.is_empty())?;
-            Some((container.name.clone(), status.container_id.clone()))
-        };
-        let ids: BTreeMap<String, String> = self.containers(pod).filter_map(id).collect();
+        let ids = Deed::Images(self).container_ids(pod).filter(|(_, id)| !id.is_empty());
+        let ids: BTreeMap<&str, &str> = ids.collect();
         (annotations::REPLACED.to_owned(), Change { from: None, to: Some(serde_json::json!(ids).to_string()) })
     }
 

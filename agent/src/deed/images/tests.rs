@@ -1,5 +1,4 @@
 use super::*;
-use crate::deed::Deed;
 use hitless_api::{Change, PodRef, grant::ImageChange};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::Patch;
