@@ -162,8 +162,6 @@ struct Pass<'a, 'g> {
     draft: Draft<'a>,
     asked: approvals::Asked,
     beside: dependency::Beside<'a>,
-    /// When the next pod's node is lost.
-    lost_at: Option<Timestamp>,
     /// What the authors of rules and budgets should mend.
     faults: Vec<EventNote>,
 }
@@ -234,23 +232,23 @@ impl<'a, 'g> Pass<'a, 'g> {
                 learned,
                 losses,
                 reloads,
+                lost,
             },
             draft,
             asked,
             beside,
-            lost_at: lost.wake_at,
             faults,
         })
     }
 
     fn finish(self) -> Finished<'a> {
-        let Self { basis, draft, mut asked, beside, lost_at, faults } = self;
+        let Self { basis, draft, mut asked, beside, faults } = self;
         let granted = basis.candidates(&basis.wishes.by_pod, draft).resume(&basis).judge(&basis).grant(&basis);
         let Granted { draft, verdicts } = granted;
         let (slow, away) = (start_up::slow(&basis, draft.now), basis.dependencies.notes.clone());
         let prefetches = prefetch::decide(&basis, &verdicts, draft.now);
         let companions = companions::decide(&basis, &verdicts, &draft);
-        let Basis { snapshot, wishes, ended, gate, policies, learned, losses, reloads, pools, images, .. } = basis;
+        let Basis { snapshot, wishes, ended, gate, policies, learned, losses, reloads, pools, images, lost, .. } = basis;
         asked.add_all(&verdicts, &wishes);
 
         let mut events = events::notes(&wishes, &ended, &verdicts, &snapshot.own_writes);
@@ -287,7 +285,7 @@ impl<'a, 'g> Pass<'a, 'g> {
             asked.wake_at,
             prefetches.wake_at,
             overdue.wake_at,
-            lost_at,
+            lost.wake_at,
             slow.wake_at,
         ];
         // A pod that counts as available again may let another one go.

@@ -78,7 +78,13 @@ impl Kubernetes {
     /// Something has changed.
     pub(crate) fn notice(&mut self, what: &Told, at: &Key, ground: &mut Ground) {
         match what {
-            Told::Is(Object::Workload(_)) => self.look(at.clone(), ground),
+            Told::Is(Object::Workload(each)) => {
+                self.look(at.clone(), ground);
+                let owner = each.view.owner.as_ref().filter(|owner| ground.checks.rolls(&owner.uid));
+                if let Some(owner) = owner {
+                    self.look(object_key(&owner.group_kind.kind, &each.view.id.namespace, &owner.name), ground);
+                }
+            }
             // A revision label may have changed, which the native controllers count.
             Told::Is(Object::Pod(pod)) => {
                 self.pod_changed(&pod.view, ground);

@@ -1,5 +1,5 @@
-//! Ports: Services whose port is not their pods', that name a container port, or that are of one pod alone; and pods that have no port at
-//! all. All of it is drawn apart.
+//! Ports: Services whose port is not their pods', that name a container port, or that are of one pod alone; and workers that have another port
+//! alone. All of it is drawn apart.
 
 use hitless_api::PortTreatment;
 use hitless_api::pod::{PortView, Protocol};
@@ -14,10 +14,11 @@ pub(crate) const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
 /// Name of the port of pods that declare one.
 const NAME: &str = "http";
 
-/// What an owner writes of ports into a template: workers have none.
+/// What an owner writes of ports into a template: workers have one for metrics alone. (An empty list would be none to an API server, and
+/// templates without a list have the port of all pods here.)
 pub(crate) fn write(chance: &mut Chance, template: &mut Value) {
     let is_worker = chance.happens(2_500);
-    let ports = if is_worker { json!([]) } else { json!([{"name": NAME, "containerPort": 80}]) };
+    let ports = if is_worker { json!([{"name": "metrics", "containerPort": 9090}]) } else { json!([{"name": NAME, "containerPort": 80}]) };
     template["spec"]["containers"][0]["ports"] = ports;
 }
 
@@ -39,15 +40,15 @@ pub(crate) fn has_own_services(chance: &mut Chance) -> bool {
 
 /// The ports of a pod of this template.
 pub(crate) fn of_pod(template: &Value) -> Vec<PortView> {
-    let port = |name: Option<&str>| PortView {
-        port: 80,
+    let port = |name: Option<&str>, number: Option<u64>| PortView {
+        port: number.and_then(|number| u16::try_from(number).ok()).unwrap_or(80),
         name: name.map(Into::into),
         treatment: PortTreatment::Http1,
         protocol: Protocol::Tcp,
         host_port: None,
     };
     match template["spec"]["containers"][0]["ports"].as_array() {
-        Some(ports) => ports.iter().map(|each| port(each["name"].as_str())).collect(),
-        None => vec![port(None)],
+        Some(ports) => ports.iter().map(|each| port(each["name"].as_str(), each["containerPort"].as_u64())).collect(),
+        None => vec![port(None, None)],
     }
 }

@@ -18,6 +18,7 @@ use super::endings::{Ended, Failure};
 use super::gaps::Learned;
 use super::images::Images;
 use super::losses::Known;
+use super::lost::Lost;
 use super::pools::Members;
 use super::reload::Reloads;
 use super::removals::Removable;
@@ -56,6 +57,8 @@ pub(super) struct Basis<'a, 'g> {
     pub(super) losses: BTreeMap<usize, Known>,
     /// Workloads that reload.
     pub(super) reloads: Reloads,
+    /// Pods that nobody waits for, because their nodes do not answer.
+    pub(super) lost: Lost<'a>,
 }
 
 /// A pod that nothing but the rules can keep from being operated.
@@ -251,7 +254,7 @@ impl<'a> Basis<'a, '_> {
         };
         let unreadable = move || self.unreadable(pod);
         let busy = move || self.ended.busy.contains(pod.id.uid.as_str()).then_some(WaitReason::InProgress);
-        let obstacle = || wish.intent.as_ref().err().cloned().map(WaitReason::Obstacle);
+        let obstacle = || self.obstacle(wish);
         let full = move || {
             let node = pod.node.as_ref().filter(|node| draft.is_full(node))?;
             Some(WaitReason::NodeFull(node.clone()))
@@ -264,6 +267,23 @@ impl<'a> Basis<'a, '_> {
         let of_agent = wait_reason::in_the_way(pod, self.snapshot).chain(once_with(full).flatten());
         // A pod that nobody's agent has to drain may be anywhere, or nowhere yet.
         first.flatten().chain(of_agent.filter(|_| wish.removal.is_none()))
+    }
+
+    /// Where the pod waits for the turn of another one, that one may never come: its node does not answer.
+    fn obstacle(&self, wish: &Wish<'_>) -> Option<WaitReason> {
+        let obstacle = wish.intent.as_ref().err()?;
+        let lost = match obstacle {
+            Obstacle::NotItsTurn { first, .. } => self.lost_sibling(wish.pod, first),
+            _ => None,
+        };
+        Some(lost.unwrap_or_else(|| WaitReason::Obstacle(obstacle.clone())))
+    }
+
+    fn lost_sibling(&self, pod: &PodView, name: &str) -> Option<WaitReason> {
+        let mut lost = self.lost.uids().filter_map(|uid| self.wishes.pods.get(uid));
+        let is_meant = |other: &&&PodView| other.id.name == name && other.id.namespace == pod.id.namespace;
+        let other = lost.find(is_meant)?;
+        Some(WaitReason::BehindLost { pod: other.id.name.clone(), node: other.node.clone().unwrap_or_default() })
     }
 
     /// The pod's workload is paused, opted in or not. What leaves for good because there are to be fewer pods, because the pod that

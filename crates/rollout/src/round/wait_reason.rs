@@ -67,6 +67,13 @@ pub enum WaitReason {
     NotScheduled,
     /// Its Node is not there, or is being deleted, or was created again meanwhile.
     NodeGone(String),
+    /// A pod that goes before it is on a node that does not answer.
+    BehindLost {
+        /// Name of that pod.
+        pod: String,
+        /// Name of the node.
+        node: String,
+    },
     /// No Ready agent is on its node.
     AgentNotReady {
         /// Name of the node.
@@ -239,6 +246,7 @@ impl WaitReason {
             Self::Terminating => "Terminating",
             Self::NotScheduled => "NotScheduled",
             Self::NodeGone(_) => "NodeGone",
+            Self::BehindLost { .. } => "NodeLost",
             Self::AgentNotReady { .. } => "AgentNotReady",
             Self::NoAgentPossible(_) => Cause::NoAgentPossible.name(),
             Self::NodeFull(_) => "NodeFull",

@@ -193,6 +193,8 @@ impl<'a> Subject<'a> {
         // Pods that are not there are away, too.
         let missing = self.desired.saturating_sub(self.pods.len());
         let mut room = self.at_a_time.map(|most| most.saturating_sub(missing));
+        let mut leaving = world.pods(&self.object.id.uid).iter().filter(|pod| pod.terminating);
+        let leaving = leaving.next().map(|pod| pod.id.name.as_str());
         let mut first: Option<&str> = None;
         let mut wishes = Vec::new();
         let needs = self.in_order.iter().map(|pod| (*pod, self.need(pod))).chain(self.kept_back());
@@ -207,7 +209,7 @@ impl<'a> Subject<'a> {
             if let Need::Operation(intent) = needed {
                 let turn = || Obstacle::NotItsTurn {
                     kind: self.resource.plural,
-                    first: first.unwrap_or("a pod that is not there").to_owned(),
+                    first: first.or(leaving).unwrap_or("a pod that is not there").to_owned(),
                 };
                 let rank = if self.at_a_time.is_some() { rank } else { 0 };
                 wishes.push(PodWish { rank, ..PodWish::new(pod, if has_room { intent } else { Err(turn()) }) });

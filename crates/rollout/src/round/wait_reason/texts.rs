@@ -48,6 +48,9 @@ impl WaitReason {
             Self::Terminating => "the pod is being deleted".to_owned(),
             Self::NotScheduled => "the pod has no node yet".to_owned(),
             Self::NodeGone(node) => format!("its node {node} is gone or was created again"),
+            Self::BehindLost { pod, node } => {
+                format!("pod {pod} comes before it, and the node {node} of that pod does not answer")
+            }
             Self::AgentNotReady { node, why } if why.is_empty() => {
                 format!("no Ready hitless-agent is on its node {node}")
             }
@@ -124,6 +127,9 @@ impl WaitReason {
     pub fn unblock(&self) -> Option<Cow<'static, str>> {
         match self {
             Self::Paused { pause, workload } => Some(pause.unblock(workload).into()),
+            Self::BehindLost { node, .. } => Some(
+                format!("it goes on when the node answers; if the node is off for good: kubectl delete node {node}").into(),
+            ),
             Self::AgentNotReady { node, .. } => Some(
                 format!(
                     "an administrator finds out why with kubectl -n {SYSTEM_NAMESPACE} describe pods -l {}={} --field-selector \
@@ -164,6 +170,7 @@ impl WaitReason {
             | Self::Natively(_)
             // The workload and the node have names.
             | Self::Paused { .. }
+            | Self::BehindLost { .. }
             | Self::AgentNotReady { .. } => None,
             Self::ImageNotFetched { why: NotFetched::Failed { .. } | NotFetched::Refused(_), .. } => {
                 Some("its pods stay as they are, and it is tried again by itself; correct the cause or the image")
