@@ -47,8 +47,12 @@ pub(crate) fn of_pod(template: &Value) -> Vec<PortView> {
         protocol: Protocol::Tcp,
         host_port: None,
     };
-    match template["spec"]["containers"][0]["ports"].as_array() {
-        Some(ports) => ports.iter().map(|each| port(each["name"].as_str(), each["containerPort"].as_u64())).collect(),
-        None => vec![port(None, None)],
-    }
+    let container = &template["spec"]["containers"][0];
+    let Some(declared) = container["ports"].as_array() else { return vec![port(None, None)] };
+    let declared = declared.iter().map(|each| port(each["name"].as_str(), each["containerPort"].as_u64()));
+    let mut ports: Vec<PortView> = declared.collect();
+    // A port that only a probe names is a port all the same.
+    let probed = container["startupProbe"]["httpGet"]["port"].as_u64().map(|number| port(None, Some(number)));
+    ports.extend(probed.filter(|probed| !ports.iter().any(|known| known.port == probed.port)));
+    ports
 }

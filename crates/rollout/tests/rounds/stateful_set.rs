@@ -269,3 +269,37 @@ fn a_pod_that_serves_nobody_goes_whatever_its_turn_is() {
     let (names, round) = of_pods(|pod| pod["status"]["conditions"][0]["status"] = json!("False"));
     assert_eq!(names, ["web-0"], "{:?}", round.verdicts);
 }
+
+/// Whether it is being deleted already or not, its turn never comes while its node is away.
+#[test]
+fn a_pod_behind_one_on_a_node_that_does_not_answer_says_so_and_what_helps() {
+    let waits = |is_deleted: bool, away_since: &str| {
+        let pods = ["web-0", "web-1", "web-2"].map(|name| {
+            let mut pod = pod(name, "web:v1", "old", scene::LONG_AGO);
+            if name == "web-2" {
+                pod["spec"]["nodeName"] = json!("n2");
+                pod["status"]["conditions"][0]["status"] = json!("False");
+                pod["metadata"]["deletionTimestamp"] = is_deleted.then_some(away_since).into();
+            }
+            Arc::new(view(&pod))
+        });
+        let mut snapshot = after_the_first(scene::LONG_AGO).with_pods(pods.to_vec());
+        let not_ready_since = Some(away_since.parse().unwrap());
+        let other = NodeView { name: "n2".to_owned(), uid: "uid-n2".to_owned(), not_ready_since, ..NodeView::default() };
+        snapshot.nodes.insert("n2".to_owned(), Arc::new(other));
+        snapshot.agents.insert("n2".to_owned(), AgentState::MissingSince(away_since.parse().unwrap()));
+        let round = decide(&snapshot);
+        assert_eq!(granted(&round), []);
+        let verdict = round.verdicts.into_iter().find(|verdict| verdict.pod.name == "web-1").unwrap();
+        (verdict.lasting(), verdict.text().unwrap())
+    };
+    let expected = "pod web-2 comes before it, and the node n2 of that pod does not answer; it goes on when the node answers; if the \
+         node is off for good: kubectl delete node n2";
+    for is_deleted in [true, false] {
+        let (lasting, text) = waits(is_deleted, "2026-01-02T23:50:00Z");
+        assert_eq!((lasting, text.as_str()), (Lasting::BySomebody, expected), "deleted: {is_deleted}");
+        let (lasting, text) = waits(is_deleted, "2026-01-02T23:59:50Z");
+        assert_eq!(lasting, Lasting::ByItself, "it may be back in a moment: {text}");
+        assert!(text.contains("web-2 comes before it"), "{text}");
+    }
+}
