@@ -24,6 +24,7 @@ mod grants;
 mod halts;
 mod images;
 mod in_service_fallback;
+mod in_the_way;
 mod inoperable;
 mod last_endpoint;
 mod lasting;
@@ -248,7 +249,8 @@ impl<'a, 'g> Pass<'a, 'g> {
         let (slow, away) = (start_up::slow(&basis, draft.now), basis.dependencies.notes.clone());
         let prefetches = prefetch::decide(&basis, &verdicts, draft.now);
         let companions = companions::decide(&basis, &verdicts, &draft);
-        let Basis { snapshot, wishes, ended, gate, policies, learned, losses, reloads, pools, images, lost, .. } = basis;
+        let Basis { snapshot, wishes, ended, gate, policies, learned, losses, reloads, pools, images, lost, .. } =
+            basis;
         asked.add_all(&verdicts, &wishes);
 
         let mut events = events::notes(&wishes, &ended, &verdicts, &snapshot.own_writes);

@@ -18,7 +18,11 @@ const NAME: &str = "http";
 /// templates without a list have the port of all pods here.)
 pub(crate) fn write(chance: &mut Chance, template: &mut Value) {
     let is_worker = chance.happens(2_500);
-    let ports = if is_worker { json!([{"name": "metrics", "containerPort": 9090}]) } else { json!([{"name": NAME, "containerPort": 80}]) };
+    let ports = if is_worker {
+        json!([{"name": "metrics", "containerPort": 9090}])
+    } else {
+        json!([{"name": NAME, "containerPort": 80}])
+    };
     template["spec"]["containers"][0]["ports"] = ports;
 }
 

@@ -285,7 +285,8 @@ fn a_pod_behind_one_on_a_node_that_does_not_answer_says_so_and_what_helps() {
         });
         let mut snapshot = after_the_first(scene::LONG_AGO).with_pods(pods.to_vec());
         let not_ready_since = Some(away_since.parse().unwrap());
-        let other = NodeView { name: "n2".to_owned(), uid: "uid-n2".to_owned(), not_ready_since, ..NodeView::default() };
+        let other =
+            NodeView { name: "n2".to_owned(), uid: "uid-n2".to_owned(), not_ready_since, ..NodeView::default() };
         snapshot.nodes.insert("n2".to_owned(), Arc::new(other));
         snapshot.agents.insert("n2".to_owned(), AgentState::MissingSince(away_since.parse().unwrap()));
         let round = decide(&snapshot);

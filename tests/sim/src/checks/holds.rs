@@ -267,8 +267,7 @@ fn needed(snapshot: &Snapshot, steps: &[Step], grant: &Grant) -> Result<Vec<Need
             let node = other.node.as_ref().and_then(|node| snapshot.nodes.get(node));
             node.is_some_and(|node| node.not_ready_since.is_some())
         };
-        let is_away =
-            |other: &PodView| (other.terminating || taken.contains(other.id.uid.as_str())) && !is_lost(other);
+        let is_away = |other: &PodView| (other.terminating || taken.contains(other.id.uid.as_str())) && !is_lost(other);
         // One that is not Ready must not get connections, so the Service can't be opened.
         if others().any(|other| {
             !is_away(other) && (!other.available() || stands_in(service, pod, other) && is_sent_to(service, pod, other))

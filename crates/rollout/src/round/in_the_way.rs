@@ -1,0 +1,130 @@
+//! What is in the way of an operation but its own policies, the rules and Services.
+
+use std::iter::once_with;
+
+use hitless_api::pod::PodView;
+use hitless_api::{GrantOp, ObjectRef};
+use hitless_workloads::Obstacle;
+
+use super::candidates::Basis;
+use super::draft::Draft;
+use super::endings::Failure;
+use super::wait_reason::{self, WaitReason};
+use super::wishes::Wish;
+use crate::companion;
+use crate::snapshot::Snapshot;
+
+impl Basis<'_, '_> {
+    /// What is in the way of the wish but its own policies, the rules and Services. The first is what is said of the pod.
+    pub(super) fn in_the_way<'s>(
+        &'s self,
+        wish: &'s Wish<'_>,
+        draft: &'s Draft<'_>,
+    ) -> impl Iterator<Item = WaitReason> + 's {
+        let pod = wish.pod;
+        let left_out = move || {
+            let left_out = self.snapshot.left_out.get(&pod.id.namespace)?;
+            Some(WaitReason::NamespaceUnread(left_out.unread))
+        };
+        let unreadable = move || self.unreadable(pod);
+        let busy = move || self.ended.busy.contains(pod.id.uid.as_str()).then_some(WaitReason::InProgress);
+        let obstacle = || self.obstacle(wish);
+        let full = move || {
+            let node = pod.node.as_ref().filter(|node| draft.is_full(node))?;
+            Some(WaitReason::NodeFull(node.clone()))
+        };
+        let paused = move || self.paused(wish).or_else(|| self.dependency(wish));
+        let first = once_with(left_out).chain(once_with(move || self.halted(wish)));
+        let first = first.chain(once_with(busy)).chain(once_with(paused));
+        let first = first.chain(once_with(unreadable));
+        let first = first.chain(once_with(obstacle));
+        let of_agent = wait_reason::in_the_way(pod, self.snapshot).chain(once_with(full).flatten());
+        // A pod that nobody's agent has to drain may be anywhere, or nowhere yet.
+        first.flatten().chain(of_agent.filter(|_| wish.removal.is_none()))
+    }
+
+    /// Where the pod waits for the turn of another one, that one may never come: its node does not answer.
+    fn obstacle(&self, wish: &Wish<'_>) -> Option<WaitReason> {
+        let obstacle = wish.intent.as_ref().err()?;
+        let lost = match obstacle {
+            Obstacle::NotItsTurn { first, .. } => self.lost_sibling(wish.pod, first),
+            _ => None,
+        };
+        Some(lost.unwrap_or_else(|| WaitReason::Obstacle(obstacle.clone())))
+    }
+
+    fn lost_sibling(&self, pod: &PodView, name: &str) -> Option<WaitReason> {
+        let mut lost = self.lost.uids().filter_map(|uid| self.wishes.pods.get(uid));
+        let is_meant = |other: &&&PodView| other.id.name == name && other.id.namespace == pod.id.namespace;
+        let other = lost.find(is_meant)?;
+        Some(WaitReason::BehindLost { pod: other.id.name.clone(), node: other.node.clone().unwrap_or_default() })
+    }
+
+    /// The pod's workload is paused, opted in or not. What leaves for good because there are to be fewer pods, because the pod that
+    /// takes its place serves, or as a companion pod, goes on leaving: Kubernetes' own pause does not keep a workload from being scaled
+    /// either.
+    fn paused(&self, wish: &Wish<'_>) -> Option<WaitReason> {
+        let pod = wish.pod;
+        let is_drain = wish.intent.as_ref().is_ok_and(|intent| intent.operation.op == GrantOp::Drain);
+        let is_outdated = || {
+            let plan = wish.workload.map(|index| &self.wishes.plans[index]);
+            plan.is_some_and(|plan| plan.behind.contains(&pod.id.uid))
+        };
+        if is_drain && (wish.ends || companion::is_companion(pod) || !is_outdated()) {
+            return None;
+        }
+        let owner = self.wishes.owner(self.wishes.pods.get(pod.id.uid.as_str())?)?;
+        let pause = self.wishes.world.object(&owner.uid)?.pause()?;
+        Some(WaitReason::Paused { pause, workload: Box::new(owner.clone()) })
+    }
+
+    /// Another pod of the workload is being operated, and what all of them need is away.
+    fn dependency(&self, wish: &Wish<'_>) -> Option<WaitReason> {
+        let operated = self.dependencies.away.get(&wish.workload?)?;
+        let changes = wish.intent.as_ref().is_ok_and(|intent| match intent.operation.op {
+            GrantOp::Update | GrantOp::Restart => true,
+            GrantOp::Relabel | GrantOp::Drain | GrantOp::Foreign | GrantOp::Unknown(_) => false,
+        });
+        (changes && *operated != wish.pod.id.name).then(|| WaitReason::Dependency(operated.clone()))
+    }
+
+    /// The workload that the pod belongs to can't be read now.
+    fn unreadable(&self, pod: &PodView) -> Option<WaitReason> {
+        let Snapshot { unreadable, left, kuperator, .. } = self.snapshot;
+        if unreadable.is_empty() && kuperator.is_none() {
+            return None;
+        }
+        let direct: &ObjectRef = pod.owner.as_ref()?;
+        let above =
+            self.wishes.world.object(&direct.uid).and_then(|object| self.wishes.world.top_of(object).owner.as_ref());
+        let kinds = [Some(direct), above].into_iter().flatten().map(|owner| &owner.group_kind);
+        kinds.into_iter().find_map(|kind| match kuperator {
+            Some(kuperator) if left.contains(kind) => Some(WaitReason::LeftToKuperator(kuperator.clone())),
+            _ => unreadable.contains(kind).then(|| WaitReason::OwnerUnreadable(kind.clone())),
+        })
+    }
+
+    /// An operation of the pod itself has failed, or so many of its workload that nobody goes any more.
+    fn halted(&self, wish: &Wish<'_>) -> Option<WaitReason> {
+        let (uid, failures) = (wish.pod.id.uid.as_str(), &self.ended.failures);
+        let own = |failure: &&Failure<'_>| failure.grant.pod.uid == uid;
+        let of_workload = |failure: &&Failure<'_>| failure.workload.is_some() && failure.workload == wish.workload;
+        let of_others = || self.ended.halting().filter(of_workload);
+        let too_many = || of_others().count() >= self.gate.tolerated_failures(uid) as usize;
+        if wish.intent.as_ref().is_ok_and(|intent| intent.operation.op == GrantOp::Foreign) {
+            let is_foreign = |failure: &&Failure<'_>| failure.grant.op == GrantOp::Foreign;
+            let failure = failures.iter().filter(is_foreign).find(own)?;
+            return Some(WaitReason::NotDrained(failure.reason()));
+        }
+        let own = failures.iter().find(own);
+        if let Some(failure) = own.filter(|failure| failure.result.is_by_application()) {
+            return Some(WaitReason::ApplicationRefused(failure.message.to_owned()));
+        }
+        let halting = own.or_else(|| of_others().next().filter(|_| too_many()))?;
+        Some(WaitReason::Halted {
+            pod: halting.grant.pod.name.clone(),
+            reason: halting.reason(),
+            way_back: self.wishes.workload_of_way_back(halting.grant).is_some(),
+        })
+    }
+}
