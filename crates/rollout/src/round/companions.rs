@@ -17,6 +17,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::candidates::{Basis, Operable};
 use super::draft::Draft;
+use super::in_service_fallback::without_agent_from;
 use super::wait_reason::WaitReason;
 use crate::companion::{self, Outcome, State, Tried};
 use crate::mode::{Gaps, Mode, Serving, StandIn, Traffic, start_seconds};
@@ -296,8 +297,24 @@ impl Basis<'_, '_> {
                 let (revision, outcome) = (plan.target.clone(), Outcome::Good);
                 Some(Companion::Tried(Tried { revision, outcome, start_milliseconds, message }))
             }
-            (State::Ready { .. }, _) => Some(Companion::Joining),
+            (State::Ready { .. }, _) => Some(self.joining(plan, pod)),
             (state, _) => Some(self.unready(plan, pod, state)),
+        }
+    }
+
+    /// It is put in service only where an agent can take it out again: nobody else counts its connections.
+    fn joining(&self, plan: &Plan, pod: &PodView) -> Companion {
+        let node = pod.node.as_deref().unwrap_or_default();
+        match without_agent_from(self.snapshot, pod, self.companions.now) {
+            None => Companion::Joining,
+            Some(until) if until > self.companions.now => {
+                Companion::Starting(format!("its node {node} has no Ready agent"))
+            }
+            Some(_) => {
+                let message = format!("it was put on node {node}, which has no agent that could drain it");
+                let (revision, outcome) = (plan.target.clone(), Outcome::Skipped);
+                Companion::Tried(Tried { revision, outcome, start_milliseconds: None, message })
+            }
         }
     }
 
@@ -388,7 +405,7 @@ fn wake_at(basis: &Basis<'_, '_>) -> Option<Timestamp> {
                 [until, Some(slow), Some(deadline)].into_iter().flatten().filter(|at| *at > now).min()?
             }
             State::Failing(_) => deadline,
-            State::Ready { .. } => return None,
+            State::Ready { .. } => without_agent_from(basis.snapshot, pod, basis.companions.now)?,
         };
         (next > basis.companions.now).then_some(next)
     });

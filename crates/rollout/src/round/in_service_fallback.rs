@@ -5,6 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::change::Change;
 use super::write::{InServiceFallback, WithoutAgent};
+use crate::companion;
 use crate::snapshot::{AgentState, Snapshot};
 
 /// Seconds without an agent after which the controller stands in.
@@ -18,18 +19,12 @@ pub(super) struct Decision<'a> {
 /// The condition is only ever added where it is absent, never turned from False to True.
 pub(super) fn decide(snapshot: &Snapshot, now: Timestamp) -> Decision<'_> {
     let mut decision = Decision { changes: Vec::new(), wake_at: None };
-    let waiting = |pod: &&PodView| pod.gated && pod.in_service().is_none() && !pod.terminating && !pod.finished;
+    // Companion pods are out of service until they are to serve.
+    let waiting = |pod: &&PodView| {
+        pod.gated && pod.in_service().is_none() && !pod.terminating && !pod.finished && !companion::is_companion(pod)
+    };
     for pod in snapshot.pods.iter().map(|pod| &**pod).filter(waiting) {
-        let Some(node) = &pod.node else { continue };
-        let missing = match snapshot.agents.get(node) {
-            Some(AgentState::Ready) => continue,
-            Some(AgentState::MissingSince(since)) => *since,
-            // Nobody is going to come; the kubelet says when the pod was bound.
-            Some(AgentState::Never) => bound_since(pod).unwrap_or(now),
-            None => now,
-        };
-        let since = bound_since(pod).map_or(missing, |bound| bound.max(missing));
-        let due = since.saturating_add(SignedDuration::from_secs(GRACE_SECONDS)).unwrap_or(now);
+        let Some(due) = without_agent_from(snapshot, pod, now) else { continue };
         if now >= due {
             let (pod, resource_version) = (pod.id.clone(), pod.resource_version.clone());
             let write = InServiceFallback { pod, resource_version, because: WithoutAgent::NoAgent };
@@ -39,6 +34,19 @@ pub(super) fn decide(snapshot: &Snapshot, now: Timestamp) -> Decision<'_> {
         }
     }
     decision
+}
+
+/// From when on nobody waits for an agent on the pod's node any more; `None`: one is there, or the pod has no node.
+pub(super) fn without_agent_from(snapshot: &Snapshot, pod: &PodView, now: Timestamp) -> Option<Timestamp> {
+    let missing = match snapshot.agents.get(pod.node.as_ref()?) {
+        Some(AgentState::Ready) => return None,
+        Some(AgentState::MissingSince(since)) => *since,
+        // Nobody is going to come; the kubelet says when the pod was bound.
+        Some(AgentState::Never) => bound_since(pod).unwrap_or(now),
+        None => now,
+    };
+    let since = bound_since(pod).map_or(missing, |bound| bound.max(missing));
+    Some(since.saturating_add(SignedDuration::from_secs(GRACE_SECONDS)).unwrap_or(now))
 }
 
 /// When the pod was bound to its node, as far as it tells.
@@ -85,6 +93,17 @@ mod tests {
         );
         let later = snapshot(&bound, AgentState::MissingSince(after(10)));
         assert_eq!(decide(&later, after(30)).wake_at, Some(after(40)));
+    }
+
+    /// It may only try its version, and nobody has said that it runs.
+    #[test]
+    fn a_companion_pod_is_never_put_in_service_for_want_of_an_agent() {
+        let bound = json!([{"type": "PodScheduled", "status": "True", "lastTransitionTime": START}]);
+        let mut missing = snapshot(&bound, AgentState::Never);
+        let mut pod = PodView::clone(&missing.pods[0]);
+        pod.labels.insert(hitless_api::names::labels::COMPANION.to_owned(), "0123".to_owned());
+        missing.pods = vec![Arc::new(pod)];
+        assert!(decide(&missing, after(999)).changes.is_empty());
     }
 
     #[test]

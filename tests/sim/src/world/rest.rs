@@ -261,7 +261,10 @@ impl World {
         let partition = partition(&workload.view);
         let mut pods: Vec<&PodView> = server.pods.values().map(|pod| &*pod.view).collect();
         pods.retain(|pod| {
-            pod.owner.as_ref().is_some_and(|owner| owners.contains(&owner.uid.as_str()))
+            // One that is being deleted on a lost node stays there, and another one is made.
+            let is_lost = pod.terminating && self.is_on_lost_node(pod.node.as_deref());
+            !is_lost
+                && pod.owner.as_ref().is_some_and(|owner| owners.contains(&owner.uid.as_str()))
                 && (partition == 0 || ordinal(pod).is_some_and(|ordinal| ordinal >= partition))
         });
         if let Some(pod) = pods.iter().find(|pod| image_number(&pod.containers[0].image) != wanted) {
