@@ -21,7 +21,9 @@ use super::case::{Brought, Case, Change, version};
 /// What clients send, beside what a case asks for.
 const RATE: Rate = Rate { fresh: 50, keepalive: 20, connections: 4, delay_ms: 0 };
 /// What was said to be done is given so long to be seen, as our watch may be behind.
-const SEEN_WITHIN: Duration = Duration::from_secs(5);
+const SEEN_WITHIN: Duration = Duration::from_secs(10);
+/// A Service may still send one of several questions to a pod that is just gone.
+const ASKED_FOR: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
@@ -262,8 +264,8 @@ fn is_young(pod: &Value, template: &Value, since: Timestamp) -> bool {
 /// What the Service answers.
 fn asked(app: &App) -> anyhow::Result<String> {
     let ask = |address: SocketAddr| -> std::io::Result<String> {
-        let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(5))?;
-        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        let mut stream = TcpStream::connect_timeout(&address, ASKED_FOR)?;
+        stream.set_read_timeout(Some(ASKED_FOR))?;
         stream.write_all(b"GET / HTTP/1.0\r\n\r\n")?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;
