@@ -272,7 +272,8 @@ impl Basis<'_, '_> {
             return Some(format!("it is not accepted: {}", refusal.words));
         }
         if let Some(tried) = tried(plan).filter(|tried| tried.outcome == Outcome::Skipped) {
-            return Some(tried.message).filter(|_| self.companions.of(plan).is_none());
+            let is_gone = self.companions.of(plan).is_none_or(|pod| self.is_lost_companion(pod));
+            return Some(tried.message).filter(|_| is_gone);
         }
         registry::of_workload(&plan.workload.group_kind)?.surge(root).err()
     }
@@ -282,9 +283,14 @@ impl Basis<'_, '_> {
         let companion = self.companions.of(plan);
         if is_skipped(plan) || (is_known(plan) && !serves) {
             // Nobody would use it, and a Service that is opened for a held pod would send it connections.
-            return companion.filter(|pod| !companion::has_served(pod)).map(|_| Companion::Leaving);
+            let is_leaving = |pod: &&PodView| !companion::has_served(pod) && !self.is_lost_companion(pod);
+            return companion.filter(is_leaving).map(|_| Companion::Leaving);
         }
         let Some(pod) = companion else { return Some(Companion::Missing) };
+        if self.is_lost_companion(pod) {
+            let node = pod.node.as_deref().unwrap_or_default();
+            return Some(skipped(plan, format!("it is being deleted on node {node}, which does not answer")));
+        }
         if pod.terminating {
             return Some(Companion::Leaving);
         }
@@ -310,28 +316,25 @@ impl Basis<'_, '_> {
             Some(until) if until > self.companions.now => {
                 Companion::Starting(format!("its node {node} has no Ready agent"))
             }
-            Some(_) => {
-                let message = format!("it was put on node {node}, which has no agent that could drain it");
-                let (revision, outcome) = (plan.target.clone(), Outcome::Skipped);
-                Companion::Tried(Tried { revision, outcome, start_milliseconds: None, message })
-            }
+            Some(_) => skipped(plan, format!("it was put on node {node}, which has no agent that could drain it")),
         }
+    }
+
+    /// Its name is taken for as long as its node does not answer.
+    fn is_lost_companion(&self, pod: &PodView) -> bool {
+        pod.terminating && self.lost.has(&pod.id.uid)
     }
 
     fn unready(&self, plan: &Plan, pod: &PodView, state: State) -> Companion {
         let age =
             |since: Option<Timestamp>| since.map_or(SignedDuration::ZERO, |at| self.companions.now.duration_since(at));
         let is_late = age(pod.created) >= deadline(plan, pod);
-        let told = |outcome: Outcome, message: String| {
-            let revision = plan.target.clone();
-            Companion::Tried(Tried { revision, outcome, start_milliseconds: None, message })
-        };
         match state {
             State::Unschedulable { since, words } if age(since.or(pod.created)) >= ROOM_WITHIN => {
-                told(Outcome::Skipped, format!("no node has room for it: {words}"))
+                skipped(plan, format!("no node has room for it: {words}"))
             }
             State::Starting { words, .. } | State::Failing(words) if is_late => {
-                told(Outcome::Bad, format!("after {} s: {words}", deadline(plan, pod).as_secs()))
+                told(plan, Outcome::Bad, format!("after {} s: {words}", deadline(plan, pod).as_secs()))
             }
             State::Starting { words, .. } if age(pod.created) >= SLOW_AFTER => Companion::Slow(words),
             State::Unschedulable { words, .. } | State::Starting { words, .. } => Companion::Starting(words),
@@ -344,6 +347,15 @@ impl Basis<'_, '_> {
     pub(super) fn has_clients(&self, operable: &Operable<'_>) -> bool {
         self.traffic.takes_clients(operable.pod)
     }
+}
+
+fn told(plan: &Plan, outcome: Outcome, message: String) -> Companion {
+    Companion::Tried(Tried { revision: plan.target.clone(), outcome, start_milliseconds: None, message })
+}
+
+/// It can't be tried, or can't serve: the version comes without it.
+fn skipped(plan: &Plan, message: String) -> Companion {
+    told(plan, Outcome::Skipped, message)
 }
 
 /// Whether a companion tries a version before one of so many pods of the workload gets it, of which so many have it.

@@ -59,6 +59,8 @@ impl World {
         self.user.wishes.iter_mut().for_each(|wish| wish.hopeless = false);
         self.accept_helpers();
         self.mend_nodes();
+        // What was refused is tried again at its own pace, and rest is what comes after that.
+        self.ground.server.changed_at = self.ground.now;
         self.flush();
     }
 }

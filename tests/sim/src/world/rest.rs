@@ -13,6 +13,7 @@ use super::World;
 use crate::checks::{colla_set_unfinished, image_number, partition};
 use crate::kubelet::Image;
 use crate::server::WorkloadObject;
+use crate::trace::Who;
 use crate::user::Wish;
 
 impl World {
@@ -30,6 +31,8 @@ impl World {
             .or_else(|| self.rollouts_at_rest(cured));
         let faults = faults.or_else(|| self.jobs_at_rest(cured));
         if let Some(what) = faults {
+            let waits = self.unrest();
+            self.ground.say(Who::User, || format!("finds it at rest: {waits}"));
             self.ground.checks.fail(self.ground.now, what);
             return false;
         }
