@@ -4,6 +4,7 @@
 mod gates;
 mod retire;
 mod room;
+mod stage;
 mod words;
 mod writes;
 
@@ -278,84 +279,10 @@ impl Basis<'_, '_> {
         registry::of_workload(&plan.workload.group_kind)?.surge(root).err()
     }
 
-    /// How far the companion is, which is to serve or only to try the version. `None`: the pod need not wait.
-    fn stage(&self, plan: &Plan, serves: bool) -> Option<Companion> {
-        let companion = self.companions.of(plan);
-        if is_skipped(plan) || (is_known(plan) && !serves) {
-            // Nobody would use it, and a Service that is opened for a held pod would send it connections.
-            let is_leaving = |pod: &&PodView| !companion::has_served(pod) && !self.is_lost_companion(pod);
-            return companion.filter(is_leaving).map(|_| Companion::Leaving);
-        }
-        let Some(pod) = companion else { return Some(Companion::Missing) };
-        if self.is_lost_companion(pod) {
-            let node = pod.node.as_deref().unwrap_or_default();
-            return Some(skipped(plan, format!("it is being deleted on node {node}, which does not answer")));
-        }
-        if pod.terminating {
-            return Some(Companion::Leaving);
-        }
-        match (State::of(pod, self.companions.now), pod.in_service()) {
-            (_, Some(condition)) if condition.is_true && pod.available() => None,
-            (State::Ready { .. }, Some(condition)) if !condition.is_true => Some(Companion::Leaving),
-            (State::Ready { start_milliseconds }, None) if !serves => {
-                let message = String::new();
-                let start_milliseconds = Some(start_milliseconds);
-                let (revision, outcome) = (plan.target.clone(), Outcome::Good);
-                Some(Companion::Tried(Tried { revision, outcome, start_milliseconds, message }))
-            }
-            (State::Ready { .. }, _) => Some(self.joining(plan, pod)),
-            (state, _) => Some(self.unready(plan, pod, state)),
-        }
-    }
-
-    /// It is put in service only where an agent can take it out again: nobody else counts its connections.
-    fn joining(&self, plan: &Plan, pod: &PodView) -> Companion {
-        let node = pod.node.as_deref().unwrap_or_default();
-        match without_agent_from(self.snapshot, pod, self.companions.now) {
-            None => Companion::Joining,
-            Some(until) if until > self.companions.now => {
-                Companion::Starting(format!("its node {node} has no Ready agent"))
-            }
-            Some(_) => skipped(plan, format!("it was put on node {node}, which has no agent that could drain it")),
-        }
-    }
-
-    /// Its name is taken for as long as its node does not answer.
-    fn is_lost_companion(&self, pod: &PodView) -> bool {
-        pod.terminating && self.lost.has(&pod.id.uid)
-    }
-
-    fn unready(&self, plan: &Plan, pod: &PodView, state: State) -> Companion {
-        let age =
-            |since: Option<Timestamp>| since.map_or(SignedDuration::ZERO, |at| self.companions.now.duration_since(at));
-        let is_late = age(pod.created) >= deadline(plan, pod);
-        match state {
-            State::Unschedulable { since, words } if age(since.or(pod.created)) >= ROOM_WITHIN => {
-                skipped(plan, format!("no node has room for it: {words}"))
-            }
-            State::Starting { words, .. } | State::Failing(words) if is_late => {
-                told(plan, Outcome::Bad, format!("after {} s: {words}", deadline(plan, pod).as_secs()))
-            }
-            State::Starting { words, .. } if age(pod.created) >= SLOW_AFTER => Companion::Slow(words),
-            State::Unschedulable { words, .. } | State::Starting { words, .. } => Companion::Starting(words),
-            State::Failing(words) => Companion::Failing(words),
-            State::Ready { .. } => Companion::Joining,
-        }
-    }
-
     /// A Service can send them to another pod, or its name gives them the address of another one.
     pub(super) fn has_clients(&self, operable: &Operable<'_>) -> bool {
         self.traffic.takes_clients(operable.pod)
     }
-}
-
-fn told(plan: &Plan, outcome: Outcome, message: String) -> Companion {
-    Companion::Tried(Tried { revision: plan.target.clone(), outcome, start_milliseconds: None, message })
-}
-
-/// It can't be tried, or can't serve: the version comes without it.
-fn skipped(plan: &Plan, message: String) -> Companion {
-    told(plan, Outcome::Skipped, message)
 }
 
 /// Whether a companion tries a version before one of so many pods of the workload gets it, of which so many have it.

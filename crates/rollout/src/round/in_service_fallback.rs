@@ -5,7 +5,6 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::change::Change;
 use super::write::{InServiceFallback, WithoutAgent};
-use crate::companion;
 use crate::snapshot::{AgentState, Snapshot};
 
 /// Seconds without an agent after which the controller stands in.
@@ -19,10 +18,7 @@ pub(super) struct Decision<'a> {
 /// The condition is only ever added where it is absent, never turned from False to True.
 pub(super) fn decide(snapshot: &Snapshot, now: Timestamp) -> Decision<'_> {
     let mut decision = Decision { changes: Vec::new(), wake_at: None };
-    // Companion pods are out of service until they are to serve.
-    let waiting = |pod: &&PodView| {
-        pod.gated && pod.in_service().is_none() && !pod.terminating && !pod.finished && !companion::is_companion(pod)
-    };
+    let waiting = |pod: &&PodView| pod.gated && pod.in_service().is_none() && !pod.terminating && !pod.finished;
     for pod in snapshot.pods.iter().map(|pod| &**pod).filter(waiting) {
         let Some(due) = without_agent_from(snapshot, pod, now) else { continue };
         if now >= due {
@@ -93,17 +89,6 @@ mod tests {
         );
         let later = snapshot(&bound, AgentState::MissingSince(after(10)));
         assert_eq!(decide(&later, after(30)).wake_at, Some(after(40)));
-    }
-
-    /// It may only try its version, and nobody has said that it runs.
-    #[test]
-    fn a_companion_pod_is_never_put_in_service_for_want_of_an_agent() {
-        let bound = json!([{"type": "PodScheduled", "status": "True", "lastTransitionTime": START}]);
-        let mut missing = snapshot(&bound, AgentState::Never);
-        let mut pod = PodView::clone(&missing.pods[0]);
-        pod.labels.insert(hitless_api::names::labels::COMPANION.to_owned(), "0123".to_owned());
-        missing.pods = vec![Arc::new(pod)];
-        assert!(decide(&missing, after(999)).changes.is_empty());
     }
 
     #[test]

@@ -29,7 +29,7 @@ impl<'a> Lost<'a> {
         if away.is_empty() {
             return found;
         }
-        for pod in snapshot.pods.iter().filter(|pod| !pod.available()) {
+        for pod in snapshot.pods.iter().chain(&snapshot.companions).filter(|pod| !pod.available()) {
             let Some(since) = pod.node.as_ref().and_then(|node| away.get(node)) else { continue };
             let until = since.saturating_add(patience(pod)).unwrap_or(Timestamp::MAX);
             if until <= now {
