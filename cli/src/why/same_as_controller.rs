@@ -71,7 +71,7 @@ fn variant(waiting: &WaitReason) -> &'static str {
         | WaitReason::Terminating
         | WaitReason::NotScheduled
         | WaitReason::NodeGone(_)
-        | WaitReason::BehindLost { .. }
+        | WaitReason::Behind { .. }
         | WaitReason::AgentNotReady { .. }
         | WaitReason::NoAgentPossible(_)
         | WaitReason::NodeFull(_)

@@ -71,7 +71,7 @@ pub use hitless_gate::Lasting;
 pub use pool_wait::PoolWait;
 pub use reload::Reload;
 pub use service_publishing::READY_FOR;
-pub use wait_reason::{NotFetched, WaitReason, no_agent, unfit};
+pub use wait_reason::{Behind, NotFetched, WaitReason, no_agent, unfit};
 pub(crate) use wishes::operations;
 pub use wishes::under_way;
 pub use words::{unblock, words};

@@ -9,7 +9,7 @@ use hitless_workloads::Obstacle;
 use super::candidates::Basis;
 use super::draft::Draft;
 use super::endings::Failure;
-use super::wait_reason::{self, WaitReason};
+use super::wait_reason::{self, Behind, WaitReason};
 use super::wishes::Wish;
 use crate::companion;
 use crate::snapshot::Snapshot;
@@ -43,21 +43,29 @@ impl Basis<'_, '_> {
         first.flatten().chain(of_agent.filter(|_| wish.removal.is_none()))
     }
 
-    /// Where the pod waits for the turn of another one, that one may never come: its node does not answer.
+    /// Where the pod waits for the turn of another one, that one may never come.
     fn obstacle(&self, wish: &Wish<'_>) -> Option<WaitReason> {
         let obstacle = wish.intent.as_ref().err()?;
-        let lost = match obstacle {
-            Obstacle::NotItsTurn { first, .. } => self.lost_sibling(wish.pod, first),
-            _ => None,
+        let behind = match obstacle {
+            Obstacle::NotItsTurn { first, .. } => self.behind(wish, first),
+            Obstacle::DigestUnknown { .. }
+            | Obstacle::NotStarted { .. }
+            | Obstacle::RestartNotRecorded
+            | Obstacle::UnknownRevision { .. }
+            | Obstacle::UnknownContainer { .. } => None,
         };
-        Some(lost.unwrap_or_else(|| WaitReason::Obstacle(obstacle.clone())))
+        Some(behind.unwrap_or_else(|| WaitReason::Obstacle(obstacle.clone())))
     }
 
-    fn lost_sibling(&self, pod: &PodView, name: &str) -> Option<WaitReason> {
-        let mut lost = self.lost.uids().filter_map(|uid| self.wishes.pods.get(uid));
-        let is_meant = |other: &&&PodView| other.id.name == name && other.id.namespace == pod.id.namespace;
-        let other = lost.find(is_meant)?;
-        Some(WaitReason::BehindLost { pod: other.id.name.clone(), node: other.node.clone().unwrap_or_default() })
+    fn behind(&self, wish: &Wish<'_>, first: &str) -> Option<WaitReason> {
+        let owner = &wish.pod.owner.as_ref()?.uid;
+        let own = self.wishes.world.pods(owner).iter().find(|other| other.id.name == first)?;
+        let uid = own.id.uid.as_str();
+        let node = || own.node.clone().filter(|_| self.lost.has(uid)).map(Behind::NodeLost);
+        // Of one that wishes something its own verdict tells.
+        let is_asked = self.wishes.by_pod.contains_key(uid) || self.ended.busy.contains(uid);
+        let words = || own.containers.iter().find_map(companion::failure).filter(|_| !is_asked).map(Behind::NotRunning);
+        Some(WaitReason::Behind { pod: own.id.name.clone(), why: node().or_else(words)? })
     }
 
     /// The pod's workload is paused, opted in or not. What leaves for good because there are to be fewer pods, because the pod that

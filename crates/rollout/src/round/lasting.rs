@@ -42,7 +42,7 @@ impl WaitReason {
             | Self::HooksUnsupported { .. }
             | Self::NotScheduled
             | Self::NodeGone(_)
-            | Self::BehindLost { .. }
+            | Self::Behind { .. }
             | Self::AgentNotReady { .. }
             | Self::OwnerUnreadable(_)
             | Self::AgentTooOld { .. }

@@ -67,12 +67,12 @@ pub enum WaitReason {
     NotScheduled,
     /// Its Node is not there, or is being deleted, or was created again meanwhile.
     NodeGone(String),
-    /// A pod that goes before it is on a node that does not answer.
-    BehindLost {
+    /// A pod that goes before it does not come by itself.
+    Behind {
         /// Name of that pod.
         pod: String,
-        /// Name of the node.
-        node: String,
+        /// Why.
+        why: Behind,
     },
     /// No Ready agent is on its node.
     AgentNotReady {
@@ -206,6 +206,24 @@ impl NotFetched {
     }
 }
 
+/// Why a pod that goes before others does not come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Behind {
+    /// Its node, with this name, does not answer.
+    NodeLost(String),
+    /// It has the version already and does not run, in the kubelet's words.
+    NotRunning(String),
+}
+
+impl Behind {
+    const fn reason(&self) -> &'static str {
+        match self {
+            Self::NodeLost(_) => "NodeLost",
+            Self::NotRunning(_) => "PodNotRunning",
+        }
+    }
+}
+
 impl WaitReason {
     /// [`Self::reason`] of [`Self::Paused`].
     pub const PAUSED: &'static str = "Paused";
@@ -246,7 +264,7 @@ impl WaitReason {
             Self::Terminating => "Terminating",
             Self::NotScheduled => "NotScheduled",
             Self::NodeGone(_) => "NodeGone",
-            Self::BehindLost { .. } => "NodeLost",
+            Self::Behind { why, .. } => why.reason(),
             Self::AgentNotReady { .. } => "AgentNotReady",
             Self::NoAgentPossible(_) => Cause::NoAgentPossible.name(),
             Self::NodeFull(_) => "NodeFull",

@@ -304,3 +304,29 @@ fn a_pod_behind_one_on_a_node_that_does_not_answer_says_so_and_what_helps() {
         assert!(text.contains("web-2 comes before it"), "{text}");
     }
 }
+
+/// It was made anew with the next version, which does not run: nothing is to be done to it, and the others wait for it.
+#[test]
+fn a_pod_behind_one_that_has_the_version_and_does_not_run_says_so_in_the_kubelets_words() {
+    let pods = ["web-0", "web-1", "web-2"].map(|name| {
+        let mut pod = pod(name, "web:v1", "old", scene::LONG_AGO);
+        if name == "web-2" {
+            pod = self::pod(name, "web:v2", "new", scene::LONG_AGO);
+            pod["status"]["conditions"][0]["status"] = json!("False");
+            let waiting = json!({"reason": "ImagePullBackOff", "message": "web:v2: not found"});
+            pod["status"]["containerStatuses"][0]["state"] = json!({"waiting": waiting});
+        }
+        Arc::new(view(&pod))
+    });
+    let round = decide(&after_the_first(scene::LONG_AGO).with_pods(pods.to_vec()));
+    assert_eq!(granted(&round), []);
+    let verdict = round.verdicts.iter().find(|verdict| verdict.pod.name == "web-1").unwrap();
+    assert_eq!(
+        (verdict.lasting(), verdict.text().unwrap().as_str()),
+        (
+            Lasting::BySomebody,
+            "pod web-2 comes before it, has the version already, and does not run: container web: ImagePullBackOff: web:v2: not \
+             found; it goes on once that pod is Ready; kubectl describe pod web-2 says more, or set another image"
+        )
+    );
+}

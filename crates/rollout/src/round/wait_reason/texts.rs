@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use hitless_api::names::SYSTEM_NAMESPACE;
 use hitless_api::{Hook, InvalidDrain, NodeTransitionSpec, TransitionResult, names};
 
-use super::{NotFetched, WaitReason};
+use super::{Behind, NotFetched, WaitReason};
 
 impl WaitReason {
     /// What it waits for and what to do, for people.
@@ -48,8 +48,11 @@ impl WaitReason {
             Self::Terminating => "the pod is being deleted".to_owned(),
             Self::NotScheduled => "the pod has no node yet".to_owned(),
             Self::NodeGone(node) => format!("its node {node} is gone or was created again"),
-            Self::BehindLost { pod, node } => {
+            Self::Behind { pod, why: Behind::NodeLost(node) } => {
                 format!("pod {pod} comes before it, and the node {node} of that pod does not answer")
+            }
+            Self::Behind { pod, why: Behind::NotRunning(words) } => {
+                format!("pod {pod} comes before it, has the version already, and does not run: {words}")
             }
             Self::AgentNotReady { node, why } if why.is_empty() => {
                 format!("no Ready hitless-agent is on its node {node}")
@@ -127,8 +130,11 @@ impl WaitReason {
     pub fn unblock(&self) -> Option<Cow<'static, str>> {
         match self {
             Self::Paused { pause, workload } => Some(pause.unblock(workload).into()),
-            Self::BehindLost { node, .. } => Some(
+            Self::Behind { why: Behind::NodeLost(node), .. } => Some(
                 format!("it goes on when the node answers; if the node is off for good: kubectl delete node {node}").into(),
+            ),
+            Self::Behind { pod, why: Behind::NotRunning(_) } => Some(
+                format!("it goes on once that pod is Ready; kubectl describe pod {pod} says more, or set another image").into(),
             ),
             Self::AgentNotReady { node, .. } => Some(
                 format!(
@@ -170,7 +176,7 @@ impl WaitReason {
             | Self::Natively(_)
             // The workload and the node have names.
             | Self::Paused { .. }
-            | Self::BehindLost { .. }
+            | Self::Behind { .. }
             | Self::AgentNotReady { .. } => None,
             Self::ImageNotFetched { why: NotFetched::Failed { .. } | NotFetched::Refused(_), .. } => {
                 Some("its pods stay as they are, and it is tried again by itself; correct the cause or the image")
