@@ -11,9 +11,11 @@ use hitless_gate::{Allows, Candidate, Lasting, Reason, Verdict};
 use hitless_workloads::{Object, OptIn, Pause, PodIntent, Stage, Write, registry, restart};
 use jiff::Timestamp;
 
+use super::endings::Failure;
 use super::inoperable::Inoperable;
 use super::lasting::Roots;
 use super::reload::{Reload, Reloads};
+use super::unfit::Unfits;
 use super::wait_reason::WaitReason;
 use super::wishes::{Wish, Wishes};
 use super::{Finished, Pass, PodVerdict, Round, events};
@@ -64,7 +66,8 @@ pub struct WorkloadReport {
     pub reload: Option<Reload>,
     /// What its pods would wait for, whatever is wished for them, if their drain, mode or hooks make no sense.
     pub inoperable: Option<WaitReason>,
-    /// Operations that have failed on the way to the target: the pod, and outcome and reason.
+    /// Operations that have failed on the way to the target: the pod, and outcome and reason. None where new pods come natively because of
+    /// them.
     pub failures: Vec<(PodRef, String)>,
 }
 
@@ -122,7 +125,10 @@ pub fn explain(
     let mut verdicts: HashMap<&str, &PodVerdict> =
         round.verdicts.iter().map(|verdict| (verdict.pod.uid.as_str(), verdict)).collect();
     let roots = Roots::of(&round.verdicts);
-    let halting: BTreeSet<&str> = ended.halting().map(|failure| failure.grant.pod.uid.as_str()).collect();
+    let unfits = Unfits { wishes: &wishes, ended: &ended, snapshot, now };
+    let failures = ended.halting().filter(|failure| !failure.workload.is_some_and(|index| unfits.is_native(index)));
+    let failures: Vec<&Failure<'_>> = failures.collect();
+    let halting: BTreeSet<&str> = failures.iter().map(|failure| failure.grant.pod.uid.as_str()).collect();
     let pods = snapshot.pods.iter().map(|pod| {
         let uid = pod.id.uid.as_str();
         let verdict = verdicts.remove(uid);
@@ -138,7 +144,7 @@ pub fn explain(
         (pod.id.uid.clone(), report)
     });
     let pods = pods.collect();
-    let workloads = workloads(snapshot, &wishes, &ended, &reloads, &inoperable);
+    let workloads = workloads(snapshot, &wishes, &failures, &reloads, &inoperable);
     Explanation { round, workloads, pods }
 }
 
@@ -283,7 +289,7 @@ impl WorkloadReport {
 fn workloads(
     snapshot: &Snapshot,
     wishes: &Wishes<'_>,
-    ended: &super::endings::Ended<'_>,
+    failures: &[&Failure<'_>],
     reloads: &Reloads,
     inoperable: &Inoperable,
 ) -> Vec<WorkloadReport> {
@@ -292,7 +298,7 @@ fn workloads(
     let report = |object: &Object| {
         let known = index.get(object.id.uid.as_str()).copied();
         let plan = known.map(|index| &wishes.plans[index]);
-        let failures = ended.halting().filter(|failure| known.is_some() && failure.workload == known);
+        let failures = failures.iter().filter(|failure| known.is_some() && failure.workload == known);
         WorkloadReport {
             id: object.id.clone(),
             opted_in: object.opt_in() != OptIn::No,

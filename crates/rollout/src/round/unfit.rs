@@ -55,6 +55,11 @@ impl<'a> Unfits<'_, 'a> {
         may_roll(&self.wishes.plans[index]) && self.words(index).is_some()
     }
 
+    /// Whether new pods come natively, or are about to: what has failed in place halts nothing then.
+    pub(super) fn is_native(&self, index: usize) -> bool {
+        matches!(self.wishes.plans[index].stage, Stage::Native | Stage::SteppingAside(_)) || self.goes_natively(index)
+    }
+
     /// Why new pods are needed, for people.
     fn words(&self, index: usize) -> Option<String> {
         let (failure, unfit) = self.find(index)?;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use hitless_api::Grant;
-use hitless_rollout::round::{Round, Write};
+use hitless_rollout::gate_cache::GateCache;
+use hitless_rollout::round::{Round, Write, explain};
 use hitless_rollout::snapshot::{Evidence, OperationKey, Snapshot};
 use hitless_workloads::Object;
 use serde_json::{Value, json};
@@ -47,6 +48,19 @@ fn it_ends_with_new_pods_and_not_with_a_dead_one() {
     assert!(says(&round, "hitless.dev~1way") && !says(&round, "hitless.dev~1halted"), "{:?}", round.steps);
     let target = "does not start again with the version before either";
     assert!(says(&round, target), "{:?}", round.steps);
+}
+
+/// Nobody is told that a rollout is halted whose pods are about to be made anew, or `wait` would end with an error in mid-rollout.
+#[test]
+fn what_goes_natively_is_not_halted() {
+    let halts = |snapshot: &Snapshot| {
+        let known = explain(snapshot, &mut GateCache::default(), now(), |_| false);
+        let set = known.workloads.iter().find(|known| known.name() == "statefulset/web").unwrap();
+        (set.failures.len(), known.pods.values().filter(|pod| pod.halts).count())
+    };
+    let (snapshot, _) = given_up([Is::Ready, Is::Ready]);
+    assert_eq!(halts(&snapshot), (0, 0));
+    assert_eq!(halts(&with(snapshot, "hitless.dev/update", "in-place-only")), (1, 1));
 }
 
 #[test]
