@@ -40,6 +40,7 @@ pub(crate) struct Cluster {
     /// Companion pods by name.
     pub(crate) companions: BTreeMap<String, Value>,
     pub(crate) nodes: BTreeMap<String, Arc<NodeView>>,
+    pub(crate) agents: BTreeMap<String, AgentState>,
     pub(crate) transitions: BTreeMap<String, NodeTransitionView>,
     pub(crate) ledgers: BTreeMap<String, LedgerView>,
     pub(crate) bindings: BTreeMap<String, Arc<BindingView>>,
@@ -100,6 +101,7 @@ impl Cluster {
             pods: BTreeMap::new(),
             companions: BTreeMap::new(),
             nodes: (0..NODES).map(|index| (format!("n{index}"), Arc::new(node(index)))).collect(),
+            agents: (0..NODES).map(|index| (format!("n{index}"), AgentState::Ready)).collect(),
             transitions: BTreeMap::new(),
             ledgers: BTreeMap::new(),
             bindings: BTreeMap::new(),
@@ -194,7 +196,7 @@ impl Cluster {
             budgets: self.budgets.clone(),
             disruption_budgets: self.disruption_budgets.clone(),
             services: self.services.keys().map(|name| Arc::new(self.see_service(name))).collect(),
-            agents: self.nodes.keys().map(|node| (node.clone(), AgentState::Ready)).collect(),
+            agents: self.agents.clone(),
             ..Snapshot::default()
         }
         .with_pods(self.pods.values().chain(self.companions.values()).map(|pod| Arc::new(view(pod))).collect())

@@ -1,6 +1,9 @@
 //! Stories of companion pods.
 
+use std::sync::Arc;
+
 use hitless_api::{Grant, GrantMode, GrantOp, Outcome, Phase};
+use hitless_rollout::snapshot::{AgentState, NodeView};
 use hitless_workloads::Template;
 use serde_json::{Value, json};
 
@@ -160,6 +163,48 @@ fn where_no_node_has_room_for_its_companion_a_single_pod_serves_on_until_nativel
         way(&cluster)
     });
     assert!(said.is_some_and(|said| said.contains("no node has room for it")));
+}
+
+/// It would never leave service again: no agent could drain it.
+#[test]
+fn a_companion_on_a_node_without_an_agent_does_not_serve_and_its_pod_goes_natively() {
+    let (mut cluster, mut controller) = changed();
+    cluster.agents.insert("n1".to_owned(), AgentState::Never);
+    cluster.pass(10_000);
+    let bound = json!([{"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-11-22T00:00:01Z"}]);
+    ready(&mut cluster, 1, &bound);
+    turns(&mut cluster, &mut controller, 2);
+    assert_eq!(cluster.companions.len(), 1, "an agent may be late");
+    cluster.pass(30_000);
+    let said = (0..10).find_map(|_| {
+        turns(&mut cluster, &mut controller, 1);
+        assert!(cluster.grants().is_empty());
+        way(&cluster)
+    });
+    assert!(said.is_some_and(|said| said.contains("it was put on node n1, which has no agent that could drain it")));
+    assert!(!cluster.written.contains_key("in-service-fallback") && cluster.companions.is_empty());
+}
+
+/// Its name is taken, and nothing ends it before somebody deletes the Node.
+#[test]
+fn a_companion_that_is_being_deleted_on_a_node_that_does_not_answer_is_not_waited_for() {
+    let (mut cluster, mut controller) = changed();
+    cluster.companion_is(&json!({"running": {"startedAt": "2026-11-22T00:00:01Z"}}), &json!([]));
+    for pod in cluster.companions.values_mut() {
+        pod["metadata"]["deletionTimestamp"] = json!("2026-11-22T00:00:02Z");
+    }
+    let mut node = NodeView::clone(&cluster.nodes["n1"]);
+    node.not_ready_since = Some(cluster.now);
+    cluster.nodes.insert("n1".to_owned(), Arc::new(node));
+    cluster.agents.insert("n1".to_owned(), AgentState::MissingSince(cluster.now));
+    turns(&mut cluster, &mut controller, 3);
+    assert_eq!(reasons(&cluster, &mut controller), ["Companion"], "the node may be back in a moment");
+    cluster.pass(61_000);
+    let said = (0..10).find_map(|_| {
+        turns(&mut cluster, &mut controller, 1);
+        way(&cluster)
+    });
+    assert!(said.is_some_and(|said| said.contains("being deleted on node n1, which does not answer")));
 }
 
 #[test]
