@@ -210,6 +210,8 @@ impl World {
             // Nobody takes the only server out of its load balancer. Its sessions may last longer than a drain, and then the rule
             // may want that the operation is given up; those of a pod that leaves for good, too.
             let is_kept = obstacle == "TrafficLast" || self.was_aborted(&workload.view) || self.is_on_bad_nodes(wish);
+            // A rule may count pods of others, which stay on lost nodes.
+            let is_kept = is_kept || (obstacle == "Rules" && self.has_bad_nodes(&wish.namespace));
             if cured && !wish.hopeless && !is_kept && !self.waits_for_deletion(&workload.view.id.uid) {
                 let why = self.unrest();
                 return Some(format!(
@@ -230,6 +232,11 @@ impl World {
         };
         pods.any(|pod| is_own(pod) && self.is_on_bad_node(pod.node.as_deref()))
             || self.ground.server.refuses_helpers(&wish.namespace)
+    }
+
+    fn has_bad_nodes(&self, namespace: &str) -> bool {
+        let mut pods = self.ground.server.pods.values().filter(|pod| pod.view.id.namespace == namespace);
+        pods.any(|pod| self.is_on_bad_node(pod.view.node.as_deref()))
     }
 
     fn was_aborted(&self, workload: &Object) -> bool {
