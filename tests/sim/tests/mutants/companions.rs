@@ -30,7 +30,7 @@ pub(crate) const BUGS: &[Bug] = &[
         what: "a version that does not run in its companion pod is rolled out",
         changes: &[
             (
-                "crates/rollout/src/round/companions.rs",
+                "crates/rollout/src/round/companions/stage.rs",
                 "(state, _) => Some(self.unready(plan, pod, state)),",
                 "(State::Failing(_), _) if MUTANT => None,\n            (state, _) => Some(self.unready(plan, pod, state)),",
             ),

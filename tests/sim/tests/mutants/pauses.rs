@@ -5,7 +5,7 @@ use crate::Bug;
 pub(crate) const BUGS: &[Bug] = &[Bug {
     what: "a pause keeps no operation from beginning",
     changes: &[(
-        "crates/rollout/src/round/candidates.rs",
+        "crates/rollout/src/round/in_the_way.rs",
         "let pause = self.wishes.world.object(&owner.uid)?.pause()?;",
         "let pause = self.wishes.world.object(&owner.uid)?.pause().filter(|_| !MUTANT)?;",
     )],
