@@ -106,7 +106,7 @@ impl<'a> Observer<'a> {
         };
         let under_way = pods.iter().filter(is_under_way).count();
         let (stage, why) = workload.map_or_else(Default::default, stage);
-        let why = if stage == "Finishing" { finishing(under_way) } else { why };
+        let why = if stage == "Finishing" && why.is_empty() { finishing(under_way) } else { why };
         let native = workload.filter(|workload| matches!(workload.stage, Stage::Native) && workload.why.is_none());
         let why = match native.and_then(|workload| self.natively(workload)) {
             Some(because) => because,
@@ -389,8 +389,8 @@ fn stage(workload: &WorkloadReport) -> (&'static str, String) {
             ("Native", [why, native].into_iter().filter(|words| !words.is_empty()).collect::<Vec<_>>().join("; "))
         }
         Stage::Rolling => paused.map_or(("Rolling", String::new()), |paused| (PAUSED, paused)),
-        // What is said of it depends on the pods.
-        Stage::Finishing => ("Finishing", String::new()),
+        // Without an obstacle it depends on the pods what is said.
+        Stage::Finishing => ("Finishing", why.to_owned()),
         Stage::SteppingAside(_) => ("SteppingAside", format!("{why}; it goes on Kubernetes' own way")),
         Stage::Halted(_) => ("Halted", format!("{why}; pods that are made anew get the version before")),
         Stage::Refused(_) => (

@@ -255,6 +255,7 @@ impl<'a, 'g> Pass<'a, 'g> {
 
         let mut events = events::notes(&wishes, &ended, &verdicts, &snapshot.own_writes);
         events.extend(events::misspelt(snapshot));
+        events.extend(lost.notes(&wishes));
         let overdue = lifecycle::Overdue::of(snapshot, draft.now);
         events.extend(overdue.notes(&wishes));
         events.extend(events::not_fetched(&wishes, &images));

@@ -14,6 +14,7 @@ use jiff::Timestamp;
 use super::endings::Failure;
 use super::inoperable::Inoperable;
 use super::lasting::Roots;
+use super::lost::Lost;
 use super::reload::{Reload, Reloads};
 use super::unfit::Unfits;
 use super::wait_reason::WaitReason;
@@ -144,7 +145,7 @@ pub fn explain(
         (pod.id.uid.clone(), report)
     });
     let pods = pods.collect();
-    let workloads = workloads(snapshot, &wishes, &failures, &reloads, &inoperable);
+    let workloads = workloads(snapshot, &wishes, (&failures, &Lost::of(snapshot, now)), &reloads, &inoperable);
     Explanation { round, workloads, pods }
 }
 
@@ -289,7 +290,7 @@ impl WorkloadReport {
 fn workloads(
     snapshot: &Snapshot,
     wishes: &Wishes<'_>,
-    failures: &[&Failure<'_>],
+    (failures, lost): (&[&Failure<'_>], &Lost<'_>),
     reloads: &Reloads,
     inoperable: &Inoperable,
 ) -> Vec<WorkloadReport> {
@@ -311,7 +312,8 @@ fn workloads(
                     Stage::SteppingAside(because) | Stage::Refused(because) | Stage::Halted(because) => {
                         Some(because.text.clone())
                     }
-                    Stage::NotOurs | Stage::Idle | Stage::Native | Stage::Rolling | Stage::Finishing => None,
+                    Stage::Finishing => lost.keeps(wishes, plan),
+                    Stage::NotOurs | Stage::Idle | Stage::Native | Stage::Rolling => None,
                 })
             }),
             permanent: plan.is_some_and(|plan| plan.permanent),

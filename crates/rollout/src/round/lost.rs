@@ -3,9 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use hitless_api::event::{EventNote, Severity};
 use hitless_api::pod::PodView;
+use hitless_workloads::{Plan, Stage};
 use jiff::{SignedDuration, Timestamp};
 
+use super::events;
+use super::wishes::Wishes;
 use crate::snapshot::{NodeView, Snapshot};
 
 /// A kubelet that starts anew, or a node that boots, is back by then.
@@ -43,6 +47,27 @@ impl<'a> Lost<'a> {
 
     pub(super) fn has(&self, uid: &str) -> bool {
         self.uids.contains(uid)
+    }
+
+    /// Why a rollout does not end, of which all pods that are there have the version: a workload that makes its pods itself makes no other one
+    /// before this one is gone.
+    pub(super) fn keeps(&self, wishes: &Wishes<'_>, plan: &Plan) -> Option<String> {
+        if self.uids.is_empty() || !matches!(plan.stage, Stage::Finishing) {
+            return None;
+        }
+        let pod = wishes.world.pods(&plan.workload.uid).iter().find(|pod| self.has(&pod.id.uid))?;
+        let node = pod.node.as_deref().unwrap_or_default();
+        Some(format!(
+            "pod {} is on node {node}, which does not answer, and the rollout ends once that pod is there again; it goes on when the node \
+             answers; if the node is off for good: kubectl delete node {node}",
+            pod.id.name
+        ))
+    }
+
+    /// The same for all that look at a workload.
+    pub(super) fn notes(&self, wishes: &Wishes<'_>) -> Vec<EventNote> {
+        let kept = wishes.plans.iter().filter_map(|plan| Some((plan, self.keeps(wishes, plan)?)));
+        kept.map(|(plan, text)| events::note(events::regarding(plan), Severity::Warning, "NodeLost", text)).collect()
     }
 
     pub(super) fn uids(&self) -> impl Iterator<Item = &'a str> {

@@ -330,3 +330,29 @@ fn a_pod_behind_one_that_has_the_version_and_does_not_run_says_so_in_the_kubelet
         )
     );
 }
+
+/// All pods that are there have the version; the one that is missing is neither gone nor comes.
+#[test]
+fn a_rollout_that_ends_once_a_lost_pod_is_there_again_says_which_and_what_helps() {
+    let pods = ["web-0", "web-1", "web-2"].map(|name| {
+        let mut pod = pod(name, "web:v2", "new", scene::LONG_AGO);
+        if name == "web-2" {
+            pod["spec"]["nodeName"] = json!("n2");
+            pod["status"]["conditions"][0]["status"] = json!("False");
+            pod["metadata"]["deletionTimestamp"] = json!("2026-01-02T23:55:00Z");
+        }
+        Arc::new(view(&pod))
+    });
+    let mut snapshot = after_the_first(scene::LONG_AGO).with_pods(pods.to_vec());
+    let not_ready_since = Some("2026-01-02T23:50:00Z".parse().unwrap());
+    let other = NodeView { name: "n2".to_owned(), uid: "uid-n2".to_owned(), not_ready_since, ..NodeView::default() };
+    snapshot.nodes.insert("n2".to_owned(), Arc::new(other));
+    let round = decide(&snapshot);
+    let note = round.events.iter().find(|note| note.reason == "NodeLost").unwrap();
+    let expected = "pod web-2 is on node n2, which does not answer, and the rollout ends once that pod is there again; it goes on when the \
+         node answers; if the node is off for good: kubectl delete node n2";
+    assert_eq!((note.text.as_str(), note.regarding.kind.as_deref()), (expected, Some("StatefulSet")));
+    let known = explain(&snapshot, &mut GateCache::default(), scene::now(), |_| false);
+    let set = known.workloads.iter().find(|known| known.name() == "statefulset/web").unwrap();
+    assert_eq!(set.why.as_deref(), Some(expected), "`status` says what the Event says");
+}
