@@ -7,6 +7,26 @@ use hitless_api::{Hook, InvalidDrain, NodeTransitionSpec, TransitionResult, name
 
 use super::{Behind, NotFetched, WaitReason};
 
+impl Behind {
+    fn text(&self) -> String {
+        match self {
+            Self::NodeLost(node) => format!("and the node {node} of that pod does not answer"),
+            Self::NotRunning(words) => format!("has the version already, and does not run: {words}"),
+        }
+    }
+
+    fn unblock(&self, pod: &str) -> String {
+        match self {
+            Self::NodeLost(node) => {
+                format!("it goes on when the node answers; if the node is off for good: kubectl delete node {node}")
+            }
+            Self::NotRunning(_) => {
+                format!("it goes on once that pod is Ready; kubectl describe pod {pod} says more, or set another image")
+            }
+        }
+    }
+}
+
 impl WaitReason {
     /// What it waits for and what to do, for people.
     #[must_use]
@@ -48,12 +68,7 @@ impl WaitReason {
             Self::Terminating => "the pod is being deleted".to_owned(),
             Self::NotScheduled => "the pod has no node yet".to_owned(),
             Self::NodeGone(node) => format!("its node {node} is gone or was created again"),
-            Self::Behind { pod, why: Behind::NodeLost(node) } => {
-                format!("pod {pod} comes before it, and the node {node} of that pod does not answer")
-            }
-            Self::Behind { pod, why: Behind::NotRunning(words) } => {
-                format!("pod {pod} comes before it, has the version already, and does not run: {words}")
-            }
+            Self::Behind { pod, why } => format!("pod {pod} comes before it, {}", why.text()),
             Self::AgentNotReady { node, why } if why.is_empty() => {
                 format!("no Ready hitless-agent is on its node {node}")
             }
@@ -130,12 +145,7 @@ impl WaitReason {
     pub fn unblock(&self) -> Option<Cow<'static, str>> {
         match self {
             Self::Paused { pause, workload } => Some(pause.unblock(workload).into()),
-            Self::Behind { why: Behind::NodeLost(node), .. } => Some(
-                format!("it goes on when the node answers; if the node is off for good: kubectl delete node {node}").into(),
-            ),
-            Self::Behind { pod, why: Behind::NotRunning(_) } => Some(
-                format!("it goes on once that pod is Ready; kubectl describe pod {pod} says more, or set another image").into(),
-            ),
+            Self::Behind { pod, why } => Some(why.unblock(pod).into()),
             Self::AgentNotReady { node, .. } => Some(
                 format!(
                     "an administrator finds out why with kubectl -n {SYSTEM_NAMESPACE} describe pods -l {}={} --field-selector \
