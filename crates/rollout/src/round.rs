@@ -212,7 +212,7 @@ impl<'a, 'g> Pass<'a, 'g> {
         let mut dependencies = dependency::Dependencies::of(&wishes, &beside, snapshot, now);
         let draft = draft.with(std::mem::take(&mut dependencies.changes));
         let reloads = reload::decide(&wishes, snapshot, now);
-        wishes.by_pod.extend(companions::retiring(&wishes, &ended, &traffic, snapshot));
+        wishes.by_pod.extend(companions::retiring(&wishes, &ended, (&traffic, &lost), snapshot));
         let companions = companions::Companions::new(snapshot, now);
         let losses = losses::known(&wishes, now);
         let learned = gaps::learned(&wishes);
@@ -290,6 +290,7 @@ impl<'a, 'g> Pass<'a, 'g> {
             overdue.wake_at,
             lost.wake_at,
             slow.wake_at,
+            images.refusals.wake_at().filter(|_| !verdicts.is_empty()),
         ];
         // A pod that counts as available again may let another one go.
         let settled_at = wishes.world.recently_ready.values().min().copied().filter(|_| !verdicts.is_empty());

@@ -236,11 +236,12 @@ impl Basis<'_, '_> {
         let owner = owner.filter(|_| is_leaving)?;
         let is_operated = |grant: &&Grant| {
             let of_owner = grant.owner.as_ref().is_some_and(|other| other.uid == owner.uid);
-            of_owner && grant.op != GrantOp::Drain && !self.has_ended(grant)
+            of_owner && grant.op != GrantOp::Drain && !self.has_ended(grant) && !self.lost.has(&grant.pod.uid)
         };
         let operated = draft.every_grant().find(is_operated).map(|grant| &grant.pod.name);
         let is_reserved = |(uid, _): &(&String, &Reservation)| {
-            let other = self.wishes.pods.get(uid.as_str()).filter(|other| !companion::is_companion(other));
+            let other = self.wishes.pods.get(uid.as_str());
+            let other = other.filter(|other| !companion::is_companion(other) && !self.lost.has(&other.id.uid));
             other.and_then(|other| self.wishes.owner(other)).is_some_and(|other| other.uid == owner.uid)
         };
         let reserved = || {

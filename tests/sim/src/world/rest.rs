@@ -274,6 +274,7 @@ impl World {
             // One that is being deleted on a lost node stays there, and another one is made.
             let is_lost = pod.terminating && self.is_on_lost_node(pod.node.as_deref());
             !is_lost
+                && !pod.labels.contains_key(labels::COMPANION)
                 && pod.owner.as_ref().is_some_and(|owner| owners.contains(&owner.uid.as_str()))
                 && (partition == 0 || ordinal(pod).is_some_and(|ordinal| ordinal >= partition))
         });

@@ -8,6 +8,7 @@ use hitless_workloads::PodIntent;
 use super::is_of_target;
 use crate::mode::{Serving, StandIn, Traffic};
 use crate::round::endings::Ended;
+use crate::round::lost::Lost;
 use crate::round::wishes::{Wish, Wishes};
 use crate::snapshot::Snapshot;
 
@@ -15,7 +16,7 @@ use crate::snapshot::Snapshot;
 pub(in crate::round) fn retiring<'a>(
     wishes: &Wishes<'a>,
     ended: &Ended<'_>,
-    traffic: &Traffic<'a>,
+    (traffic, lost): (&Traffic<'a>, &Lost<'_>),
     snapshot: &'a Snapshot,
 ) -> HashMap<&'a str, Wish<'a>> {
     let serving = |pod: &PodView| Serving::of(pod, ended.is_taken(&pod.id.uid));
@@ -29,7 +30,8 @@ pub(in crate::round) fn retiring<'a>(
         }
         let owner = pod.owner.as_ref().map_or("", |owner| owner.uid.as_str());
         let is_operated = |other: &&str| {
-            let other = wishes.pods.get(*other).filter(|other| other.id.uid != pod.id.uid);
+            // Nobody knows when one on a node that does not answer comes back.
+            let other = wishes.pods.get(*other).filter(|other| other.id.uid != pod.id.uid && !lost.has(&other.id.uid));
             other.and_then(|other| wishes.owner(other)).is_some_and(|workload| workload.uid == owner)
         };
         // One that is back from an operation that has failed serves, and its result may stand there for ever.
