@@ -290,7 +290,6 @@ impl<'a, 'g> Pass<'a, 'g> {
             overdue.wake_at,
             lost.wake_at,
             slow.wake_at,
-            images.refusals.wake_at().filter(|_| !verdicts.is_empty()),
         ];
         // A pod that counts as available again may let another one go.
         let settled_at = wishes.world.recently_ready.values().min().copied().filter(|_| !verdicts.is_empty());

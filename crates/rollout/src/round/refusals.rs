@@ -73,12 +73,6 @@ impl<'a> Refusals<'a> {
         Self { own: &snapshot.own_writes.refused, images, begun, companions, now }
     }
 
-    /// When the next of them is no answer any more, and is asked for again.
-    pub(super) fn wake_at(&self) -> Option<Timestamp> {
-        let all = self.own.values().chain(self.images.values()).filter(|refusal| refusal.counts(self.now));
-        all.filter_map(|refusal| refusal.at.checked_add(Refusal::COUNTS_FOR).ok()).min()
-    }
-
     /// Why the pod that would fetch is not accepted, if that has been said often enough.
     pub(super) fn of_pull(&self, pull: &Pull, key: &str) -> Option<&Refusal> {
         let own = self.own.get(key).filter(|refusal| refusal.tries >= TRIES && refusal.counts(self.now));
