@@ -7,7 +7,7 @@ use hitless_api::{Grant, TransitionBudget};
 use hitless_rollout::gate_cache::GateCache;
 use hitless_rollout::round::{Lasting, Round, WaitReason, explain};
 use hitless_rollout::snapshot::{AgentState, NodeTransitionView, NodeView, Snapshot};
-use hitless_workloads::{Object, registry};
+use hitless_workloads::{Body, Object, registry};
 use serde_json::{Value, json};
 
 use crate::scene::{self, decide, read, template, transition, view};
@@ -155,6 +155,9 @@ fn after_the_first(ready_since: &str) -> Snapshot {
         let mut object = Object::clone(object);
         if object.stateful_set().is_some() {
             object.min_ready_seconds = 30;
+            if let Body::StatefulSet(set) = &mut object.body {
+                set.replicas = 3;
+            }
             let strategy = r#"{"type":"RollingUpdate"}"#.to_owned();
             object.annotations.insert("hitless.dev/update-strategy".to_owned(), strategy);
         }
