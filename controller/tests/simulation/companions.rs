@@ -132,6 +132,15 @@ fn way(cluster: &Cluster) -> Option<String> {
     cluster.deployment["metadata"]["annotations"]["hitless.dev/way"].as_str().map(str::to_owned)
 }
 
+/// The words with which the only pod is left to its native controller, and is not operated before.
+fn goes_natively(cluster: &mut Cluster, controller: &mut TestController) -> Option<String> {
+    (0..20).find_map(|_| {
+        turns(cluster, controller, 1);
+        assert!(cluster.grants().is_empty());
+        way(cluster)
+    })
+}
+
 /// The new pod fetches its image itself.
 #[test]
 fn for_a_single_pod_that_goes_natively_nothing_is_fetched_before() {
@@ -157,11 +166,7 @@ fn where_no_node_has_room_for_its_companion_a_single_pod_serves_on_until_nativel
             "message": "0/1 nodes are available"}]});
     }
     cluster.pass(31_000);
-    let said = (0..20).find_map(|_| {
-        turns(&mut cluster, &mut controller, 1);
-        assert!(cluster.grants().is_empty());
-        way(&cluster)
-    });
+    let said = goes_natively(&mut cluster, &mut controller);
     assert!(said.is_some_and(|said| said.contains("no node has room for it")));
 }
 
@@ -176,11 +181,7 @@ fn a_companion_on_a_node_without_an_agent_does_not_serve_and_its_pod_goes_native
     turns(&mut cluster, &mut controller, 2);
     assert_eq!(cluster.companions.len(), 1, "an agent may be late");
     cluster.pass(30_000);
-    let said = (0..10).find_map(|_| {
-        turns(&mut cluster, &mut controller, 1);
-        assert!(cluster.grants().is_empty());
-        way(&cluster)
-    });
+    let said = goes_natively(&mut cluster, &mut controller);
     assert!(said.is_some_and(|said| said.contains("it was put on node n1, which has no agent that could drain it")));
     assert!(!cluster.written.contains_key("in-service-fallback") && cluster.companions.is_empty());
 }
@@ -200,10 +201,7 @@ fn a_companion_that_is_being_deleted_on_a_node_that_does_not_answer_is_not_waite
     turns(&mut cluster, &mut controller, 3);
     assert_eq!(reasons(&cluster, &mut controller), ["Companion"], "the node may be back in a moment");
     cluster.pass(61_000);
-    let said = (0..10).find_map(|_| {
-        turns(&mut cluster, &mut controller, 1);
-        way(&cluster)
-    });
+    let said = goes_natively(&mut cluster, &mut controller);
     assert!(said.is_some_and(|said| said.contains("being deleted on node n1, which does not answer")));
 }
 

@@ -172,6 +172,7 @@ struct Finished<'a> {
     round: Round,
     wishes: wishes::Wishes<'a>,
     ended: endings::Ended<'a>,
+    lost: lost::Lost<'a>,
     reloads: reload::Reloads,
     inoperable: inoperable::Inoperable,
 }
@@ -212,7 +213,7 @@ impl<'a, 'g> Pass<'a, 'g> {
         let mut dependencies = dependency::Dependencies::of(&wishes, &beside, snapshot, now);
         let draft = draft.with(std::mem::take(&mut dependencies.changes));
         let reloads = reload::decide(&wishes, snapshot, now);
-        wishes.by_pod.extend(companions::retiring(&wishes, &ended, (&traffic, &lost), snapshot));
+        wishes.by_pod.extend(companions::retiring(&wishes, &ended, &traffic, &lost, snapshot));
         let companions = companions::Companions::new(snapshot, now);
         let losses = losses::known(&wishes, now);
         let learned = gaps::learned(&wishes);
@@ -318,7 +319,7 @@ impl<'a, 'g> Pass<'a, 'g> {
         let steps = draft.into_steps();
         let stages = wishes.stages();
         let round = Round { deposed: None, steps, reads, verdicts, asks: asked.asks, pools, stages, events, wake_at };
-        Finished { round, wishes, ended, reloads, inoperable }
+        Finished { round, wishes, ended, lost, reloads, inoperable }
     }
 }
 

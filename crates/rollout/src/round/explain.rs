@@ -67,8 +67,7 @@ pub struct WorkloadReport {
     pub reload: Option<Reload>,
     /// What its pods would wait for, whatever is wished for them, if their drain, mode or hooks make no sense.
     pub inoperable: Option<WaitReason>,
-    /// Operations that have failed on the way to the target: the pod, and outcome and reason. None where new pods come natively because of
-    /// them.
+    /// Operations that have failed on the way to the target: the pod, and outcome and reason. None where new pods come natively.
     pub failures: Vec<(PodRef, String)>,
 }
 
@@ -122,7 +121,7 @@ pub fn explain(
     let of_interest = snapshot.pods.iter().map(|pod| &**pod).filter(|pod| asked(pod));
     let mut details: HashMap<&str, Details> =
         of_interest.filter_map(|pod| Some((pod.id.uid.as_str(), pass.details(pod)?))).collect();
-    let Finished { round, wishes, ended, reloads, inoperable } = pass.finish();
+    let Finished { round, wishes, ended, lost, reloads, inoperable } = pass.finish();
     let mut verdicts: HashMap<&str, &PodVerdict> =
         round.verdicts.iter().map(|verdict| (verdict.pod.uid.as_str(), verdict)).collect();
     let roots = Roots::of(&round.verdicts);
@@ -145,7 +144,7 @@ pub fn explain(
         (pod.id.uid.clone(), report)
     });
     let pods = pods.collect();
-    let workloads = workloads(snapshot, &wishes, (&failures, &Lost::of(snapshot, now)), &reloads, &inoperable);
+    let workloads = workloads(snapshot, &wishes, &failures, &lost, &reloads, &inoperable);
     Explanation { round, workloads, pods }
 }
 
@@ -290,7 +289,8 @@ impl WorkloadReport {
 fn workloads(
     snapshot: &Snapshot,
     wishes: &Wishes<'_>,
-    (failures, lost): (&[&Failure<'_>], &Lost<'_>),
+    failures: &[&Failure<'_>],
+    lost: &Lost<'_>,
     reloads: &Reloads,
     inoperable: &Inoperable,
 ) -> Vec<WorkloadReport> {

@@ -58,9 +58,9 @@ impl<'a> Lost<'a> {
         let pod = wishes.world.pods(&plan.workload.uid).iter().find(|pod| self.has(&pod.id.uid))?;
         let node = pod.node.as_deref().unwrap_or_default();
         Some(format!(
-            "pod {} is on node {node}, which does not answer, and the rollout ends once that pod is there again; it goes on when the node \
-             answers; if the node is off for good: kubectl delete node {node}",
-            pod.id.name
+            "pod {} is on node {node}, which does not answer, and the rollout ends once that pod is there again; {}",
+            pod.id.name,
+            advice(node)
         ))
     }
 
@@ -73,6 +73,11 @@ impl<'a> Lost<'a> {
     pub(super) fn uids(&self) -> impl Iterator<Item = &'a str> {
         self.uids.iter().copied()
     }
+}
+
+/// What ends a wait for this node.
+pub(super) fn advice(node: &str) -> String {
+    format!("it goes on when the node answers; if the node is off for good: kubectl delete node {node}")
 }
 
 fn patience(pod: &PodView) -> SignedDuration {

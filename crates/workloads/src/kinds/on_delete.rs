@@ -193,8 +193,8 @@ impl<'a> Subject<'a> {
         // Pods that are not there are away, too.
         let missing = self.desired.saturating_sub(self.pods.len());
         let mut room = self.at_a_time.map(|most| most.saturating_sub(missing));
-        let mut leaving = world.pods(&self.object.id.uid).iter().filter(|pod| pod.terminating);
-        let leaving = leaving.next().map(|pod| pod.id.name.as_str());
+        let leaving = world.pods(&self.object.id.uid).iter().find(|pod| pod.terminating);
+        let leaving = leaving.map(|pod| pod.id.name.as_str());
         let mut first: Option<&str> = None;
         let mut wishes = Vec::new();
         let needs = self.in_order.iter().map(|pod| (*pod, self.need(pod))).chain(self.kept_back());

@@ -7,7 +7,7 @@ use hitless_api::{Reservation, TransitionLedgerSpec};
 use hitless_rollout::round::{Step, Write};
 use hitless_rollout::snapshot::Snapshot;
 
-use super::holds::{leads, stands_in};
+use super::holds::{is_lost, leads, stands_in};
 use super::{Checks, image_number};
 use crate::clock::Micros;
 use crate::server::Server;
@@ -65,12 +65,7 @@ fn leaves_too_soon(snapshot: &Snapshot, places: &TransitionLedgerSpec, companion
     let mut pods = snapshot.pods.iter().filter(|pod| !is_companion(pod) && workload(snapshot, pod) == own).peekable();
     // Its workload has no pods any more.
     pods.peek()?;
-    // Nobody waits for one on a node that does not answer.
-    let is_lost = |pod: &PodView| {
-        let node = pod.node.as_ref().and_then(|node| snapshot.nodes.get(node));
-        !pod.available() && node.is_some_and(|node| node.not_ready_since.is_some())
-    };
-    if let Some(pod) = pods.find(|pod| is_taken(pod) && !is_lost(pod)) {
+    if let Some(pod) = pods.find(|pod| is_taken(pod) && !is_lost(snapshot, pod)) {
         return Some(format!("companion pod {name} leaves while pod {} is operated", pod.id.name));
     }
     let mut services = snapshot.services.iter().filter(|service| service.has_address && leads(service, companion));

@@ -228,6 +228,12 @@ fn ports(pod: &PodView) -> impl Iterator<Item = &PortView> {
     pod.containers.iter().flat_map(|container| &container.ports)
 }
 
+/// Nobody waits for one on a node that does not answer.
+pub(super) fn is_lost(snapshot: &Snapshot, pod: &PodView) -> bool {
+    let node = pod.node.as_ref().and_then(|node| snapshot.nodes.get(node));
+    !pod.available() && node.is_some_and(|node| node.not_ready_since.is_some())
+}
+
 /// What comes to the node of `pod` may go to `other`, too.
 fn is_sent_to(service: &ServiceView, pod: &PodView, other: &PodView) -> bool {
     !service.node_local || pod.node == other.node
@@ -262,12 +268,8 @@ fn needed(snapshot: &Snapshot, steps: &[Step], grant: &Grant) -> Result<Vec<Need
             let all = snapshot.pods.iter().filter(|other| other.id.uid != pod.id.uid && !other.finished);
             all.filter(|other| leads(service, other))
         };
-        // Nobody waits for one on a node that does not answer.
-        let is_lost = |other: &PodView| {
-            let node = other.node.as_ref().and_then(|node| snapshot.nodes.get(node));
-            node.is_some_and(|node| node.not_ready_since.is_some())
-        };
-        let is_away = |other: &PodView| (other.terminating || taken.contains(other.id.uid.as_str())) && !is_lost(other);
+        let is_taken = |other: &PodView| other.terminating || taken.contains(other.id.uid.as_str());
+        let is_away = |other: &PodView| is_taken(other) && !is_lost(snapshot, other);
         // One that is not Ready must not get connections, so the Service can't be opened.
         if others().any(|other| {
             !is_away(other) && (!other.available() || stands_in(service, pod, other) && is_sent_to(service, pod, other))

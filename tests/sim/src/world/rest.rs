@@ -209,9 +209,11 @@ impl World {
             }
             // Nobody takes the only server out of its load balancer. Its sessions may last longer than a drain, and then the rule
             // may want that the operation is given up; those of a pod that leaves for good, too.
-            let is_kept = obstacle == "TrafficLast" || self.was_aborted(&workload.view) || self.is_on_bad_nodes(wish);
             // A rule may count pods of others, which stay on lost nodes.
-            let is_kept = is_kept || (obstacle == "Rules" && self.has_bad_nodes(&wish.namespace));
+            let is_kept = obstacle == "TrafficLast"
+                || (obstacle == "Rules" && self.has_bad_nodes(&wish.namespace))
+                || self.was_aborted(&workload.view)
+                || self.is_on_bad_nodes(wish);
             if cured && !wish.hopeless && !is_kept && !self.waits_for_deletion(&workload.view.id.uid) {
                 let why = self.unrest();
                 return Some(format!(

@@ -16,7 +16,8 @@ use crate::snapshot::Snapshot;
 pub(in crate::round) fn retiring<'a>(
     wishes: &Wishes<'a>,
     ended: &Ended<'_>,
-    (traffic, lost): (&Traffic<'a>, &Lost<'_>),
+    traffic: &Traffic<'a>,
+    lost: &Lost<'_>,
     snapshot: &'a Snapshot,
 ) -> HashMap<&'a str, Wish<'a>> {
     let serving = |pod: &PodView| Serving::of(pod, ended.is_taken(&pod.id.uid));

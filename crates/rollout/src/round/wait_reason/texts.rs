@@ -6,6 +6,7 @@ use hitless_api::names::SYSTEM_NAMESPACE;
 use hitless_api::{Hook, InvalidDrain, NodeTransitionSpec, TransitionResult, names};
 
 use super::{Behind, NotFetched, WaitReason};
+use crate::round::lost;
 
 impl Behind {
     fn text(&self) -> String {
@@ -17,9 +18,7 @@ impl Behind {
 
     fn unblock(&self, pod: &str) -> String {
         match self {
-            Self::NodeLost(node) => {
-                format!("it goes on when the node answers; if the node is off for good: kubectl delete node {node}")
-            }
+            Self::NodeLost(node) => lost::advice(node),
             Self::NotRunning(_) => {
                 format!("it goes on once that pod is Ready; kubectl describe pod {pod} says more, or set another image")
             }
