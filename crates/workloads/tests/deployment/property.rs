@@ -154,3 +154,26 @@ fn scaled_to_nothing_and_back_in_the_middle() {
     world.settle();
     assert_at_rest(&world);
 }
+
+#[test]
+fn a_pod_made_between_two_versions_that_nobody_numbered_in_between_gets_its_labels() {
+    use Action::{Decide, DeploymentController, ReplicaSetController, Scale, SetChart, SetEnv, SetImage, Step};
+    let mut world = run(&[
+        SetChart(2),
+        SetEnv(1),
+        Step,
+        DeploymentController,
+        DeploymentController,
+        SetImage(2),
+        Step,
+        SetChart(0),
+        Step,
+        ReplicaSetController,
+        Step,
+        Scale(4),
+        Decide,
+        SetChart(2),
+    ]);
+    world.settle();
+    assert_at_rest(&world);
+}

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use hitless_api::GrantOp;
 use hitless_workloads::{Because, Cause, Stage};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::world::{MARK, World, image};
 
@@ -221,6 +221,45 @@ fn a_version_that_goes_natively_in_the_middle_is_put_back_and_let_go_and_the_nex
     assert!(only.apply(&write));
     only.deployment["metadata"]["annotations"]["hitless.dev/update"] = json!("in-place-only");
     assert!(verbs_until_idle(&mut only).contains(&"operate"), "its owner does not allow it any more");
+}
+
+fn marks(world: &World) -> usize {
+    let mark = |set: &&Value| !set["spec"]["template"]["metadata"]["annotations"]["hitless.dev/mixed"].is_null();
+    world.sets.values().filter(mark).count()
+}
+
+#[test]
+fn what_was_rolled_over_in_mid_rollout_is_kept_without_a_mark_as_the_version_that_its_owner_wished() {
+    let mut world = World::new("in-place", 3);
+    world.set_image(2);
+    for _ in 0..3 {
+        let _ = world.step();
+    }
+    // Back to the version before, which its history entry keeps, and natively.
+    world.set_image(1);
+    let write = world.natively("it would cost less").unwrap();
+    assert!(world.apply(&write));
+    let _ = verbs_until_idle(&mut world);
+    assert_eq!((world.images(), marks(&world)), (BTreeSet::from([image(1)]), 0));
+    let kept = |wanted: &str| {
+        let image = |set: &Value| set["spec"]["template"]["spec"]["containers"][0]["image"] == wanted;
+        world.sets.values().filter(|set| image(set)).count()
+    };
+    assert_eq!((kept(&image(1)), kept(&image(2))), (1, 1), "an undo leads to each of them");
+}
+
+#[test]
+fn where_no_history_is_kept_one_that_was_rolled_over_to_its_own_version_goes() {
+    let mut world = World::new("in-place", 3);
+    world.deployment["spec"]["revisionHistoryLimit"] = json!(1);
+    world.set_image(2);
+    for _ in 0..2 {
+        let _ = world.step();
+    }
+    let write = world.natively("it would cost less").unwrap();
+    assert!(world.apply(&write));
+    let _ = verbs_until_idle(&mut world);
+    assert_eq!((world.images(), marks(&world)), (BTreeSet::from([image(2)]), 0));
 }
 
 #[test]

@@ -28,6 +28,10 @@ pub(super) fn entry(deployment: Deployment<'_>, live: ReplicaSet<'_>, owned: &[R
     set(&mut all_labels, &[labels::HISTORY], revision);
     let mut selector = live.body.selector.clone();
     set(&mut selector, &["matchLabels", labels::POD_TEMPLATE_HASH], hash.as_str());
+    let mut kept = kept_annotations(deployment, live);
+    if let Some(number) = number(live, owned) {
+        kept.insert(annotations::DEPLOYMENT_REVISION.to_owned(), number.to_string());
+    }
     json!({
         "apiVersion": "apps/v1",
         "kind": "ReplicaSet",
@@ -35,7 +39,7 @@ pub(super) fn entry(deployment: Deployment<'_>, live: ReplicaSet<'_>, owned: &[R
             "name": format!("{}-{hash}", deployment.id.name),
             "namespace": deployment.id.namespace,
             "labels": all_labels,
-            "annotations": kept_annotations(deployment, live),
+            "annotations": kept,
             "ownerReferences": [{
                 "apiVersion": "apps/v1", "kind": "Deployment", "name": deployment.id.name, "uid": deployment.id.uid,
                 "controller": true, "blockOwnerDeletion": true,
@@ -43,6 +47,13 @@ pub(super) fn entry(deployment: Deployment<'_>, live: ReplicaSet<'_>, owned: &[R
         },
         "spec": {"replicas": 0, "selector": selector, "template": template},
     })
+}
+
+/// The revision number of the template of `live`: later than all others, as the template is. The Deployment controller numbers a template
+/// when it looks at it, and does not see one that is changed again before (`SetNewReplicaSetAnnotations`).
+fn number(live: ReplicaSet<'_>, owned: &[ReplicaSet<'_>]) -> Option<u64> {
+    let others = owned.iter().filter(|set| set.id.uid != live.id.uid).filter_map(ReplicaSet::number).max();
+    live.number().max(others.map(|latest| latest.saturating_add(1)))
 }
 
 /// Gives the Deployment the template of an earlier revision. The guard holds it in the same write.

@@ -1,10 +1,10 @@
 //! The next step of a Deployment.
 
 mod brought;
+mod let_go;
 mod notes;
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
 
 use hitless_api::event::{EventNote, Severity};
 use hitless_api::names::{annotations, labels};
@@ -25,7 +25,6 @@ use crate::opt_in::OptIn;
 use crate::pause::Pause;
 use crate::plan::{Plan, Stage, note};
 use crate::restart_annotations::{self, RestartAnnotations};
-use crate::template::Template;
 use crate::world::World;
 use crate::write::Write;
 
@@ -68,7 +67,7 @@ impl<'a> Planner<'a> {
             let settled = || self.strip(&[labels::SETTLED]);
             let text = format!("{}; the Deployment controller rolls pods that are not at its template", OptIn::GONE);
             let tells = self.note(Severity::Normal, "OptInRemoved", text);
-            return self.idle(Stage::NotOurs, self.let_go(Some(tells)).or_else(settled));
+            return self.idle(Stage::NotOurs, self.let_go(Some(tells)).or_else(settled).or_else(|| self.unmark()));
         }
         let Some(live) = live::live(self.owned, &deployment.body.template) else {
             if !deployment.body.paused {
@@ -145,35 +144,6 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// That the Deployment controller rolls it, because.
-    fn rolls(&self, because: &Because) -> EventNote {
-        let text = format!("{}; the Deployment controller rolls it", because.text);
-        self.note(Severity::Normal, "NativeRollout", text)
-    }
-
-    /// Takes everything of ours off, then lifts the guard's pause. A pause without the mark is somebody else's. `tells`: what lifting it
-    /// means.
-    fn let_go(&self, tells: Option<EventNote>) -> Option<Write> {
-        let strip = || self.strip(&[labels::HISTORY, labels::LIVE]);
-        self.restore_template().or_else(strip).or_else(|| Some(self.unpause()?.telling(tells)))
-    }
-
-    /// Gives a ReplicaSet that was left in mid-rollout the last template that was complete. An `undo` to it would carry the
-    /// mark into the Deployment's template otherwise. Not if that is the Deployment's template: the Deployment controller
-    /// would believe that all pods have it.
-    fn restore_template(&self) -> Option<Write> {
-        if self.deployment.is_system() {
-            return None;
-        }
-        let mixed = self.owned.iter().find(|set| set.body.template.is_mixed())?;
-        let is_complete = |template: &Template| !template.is_mixed() && template.too_large().is_none();
-        let complete = self.owned.iter().filter(|set| set.is_history() && is_complete(&set.body.template));
-        let last = complete.max_by_key(|set| set.number())?;
-        let template = last.body.template.for_replica_set(mixed.body.template.hash(), false);
-        let is_other = last.body.template.revision() != self.deployment.body.template.revision();
-        is_other.then(|| writes::set_exact(*mixed, template, None))
-    }
-
     /// Templates that were complete and differ from the target only in what can be changed in a running pod.
     fn complete(&self) -> impl Iterator<Item = ReplicaSet<'a>> {
         let (target, selections) = (&self.deployment.body.template, self.selections());
@@ -234,59 +204,6 @@ impl<'a> Planner<'a> {
     fn halt_advice(&self, because: &Because) -> String {
         let halted = Halted::of(self.deployment.object).map(|halted| halted.back_to).unwrap_or_default();
         halted::advice(self.deployment.object, because, &halted)
-    }
-
-    fn strip(&self, names: &[&str]) -> Option<Write> {
-        self.owned.iter().find_map(|set| {
-            let mut present = set.own_labels();
-            present.retain(|name| names.contains(name));
-            (!present.is_empty()).then(|| writes::strip_labels(*set, &present))
-        })
-    }
-
-    fn unpause(&self) -> Option<Write> {
-        self.deployment.held_by_guard().then(|| writes::unpause(self.deployment))
-    }
-
-    fn step_aside(&self, because: Because) -> Plan {
-        let only = self.deployment.opt_in() == OptIn::InPlaceOnly && is_refused(because.cause);
-        if self.permanent || only {
-            return self.idle(Stage::Refused(because), None);
-        }
-        // What a ReplicaSet has in mid-rollout may be all that shows why, and it gets its last complete template before the pause is lifted.
-        let (object, target) = (self.deployment.object, &self.deployment.body.template);
-        let is_kept = way::of_template(object, target).is_some() || self.restore_template().is_none();
-        let write =
-            if is_kept { self.let_go(Some(self.rolls(&because))) } else { Some(way::keep(object, target, &because)) };
-        self.idle(Stage::SteppingAside(because), write)
-    }
-
-    fn unpaused(&self, live: ReplicaSet<'a>) -> Plan {
-        // A mark without a pause guards nothing.
-        if let Some(write) = self.unpause() {
-            return self.idle(Stage::Idle, Some(write));
-        }
-        let template = &live.body.template;
-        if template.revision() == self.deployment.body.template.revision() && !template.is_mixed() {
-            let plan = self.counted(live, self.idle(Stage::Idle, self.strip(&[labels::LIVE])));
-            return if live::is_split(live, self.owned) { self.native(plan) } else { plan };
-        }
-        // The Deployment controller may need any of them now.
-        self.native(self.idle(Stage::Native, self.strip(&[labels::HISTORY, labels::LIVE])))
-    }
-
-    /// With the pods of all ReplicaSets: those of the template's own are up to date.
-    fn native(&self, plan: Plan) -> Plan {
-        let target = self.deployment.body.template.revision();
-        let (mut behind, mut total) = (BTreeSet::new(), 0);
-        for set in self.owned {
-            let pods = self.pods(*set);
-            total += pods.len();
-            if set.body.template.revision() != target || set.body.template.is_mixed() {
-                behind.extend(pods.iter().map(|pod| pod.id.uid.clone()));
-            }
-        }
-        Plan { stage: Stage::Native, behind, total, ..plan }
     }
 
     /// With the pods that are there, and those of them that are not as the template says.
@@ -434,32 +351,6 @@ impl<'a> Planner<'a> {
 
     fn note(&self, severity: Severity, reason: &'static str, text: String) -> EventNote {
         note(&self.deployment.id, DEPLOYMENT.version, severity, reason, text)
-    }
-}
-
-/// Whether pods are made anew for it only where its owner lets them be.
-const fn is_refused(cause: Cause) -> bool {
-    match cause {
-        Cause::Field
-        | Cause::TooLarge
-        | Cause::InitContainer
-        | Cause::VolumeMountedOnce
-        | Cause::InjectionChanged
-        | Cause::NewPodsWished
-        | Cause::NativeRollout
-        | Cause::DigestUnknown
-        | Cause::PrefetchRefused
-        | Cause::NoAgentPossible
-        | Cause::HostNetwork => true,
-        // Nothing is there that could be made anew; and what belongs to the cluster is let go.
-        Cause::NoReplicaSet
-        | Cause::SystemNamespace
-        // No reasons of a Deployment to step aside.
-        | Cause::Halted
-        | Cause::InvalidSpec
-        | Cause::InvalidDecoration
-        | Cause::LossExpected
-        | Cause::PodNotAccepted => false,
     }
 }
 
