@@ -49,7 +49,8 @@ pub(super) struct Images<'a> {
 pub(super) enum Known<'a> {
     /// It is there.
     There,
-    /// It is there, but the registry is asked at every start, and its last answer is old.
+    /// The last answer is old, and is asked for again once the rules have let the pod go: of a registry that is asked at every start,
+    /// where the image is there; of an API server that had no room for the pod that would fetch it.
     Old,
     /// A prefetch pod pulls it.
     Pulling,
@@ -253,7 +254,11 @@ impl<'a> Images<'a> {
         }
         let Some(latest) = attempts.first() else {
             // Who can't see what nodes have takes it to be there.
-            return if self.snapshot.unknown.images { Known::There } else { Known::Unknown };
+            return match self.snapshot.unknown.images {
+                true => Known::There,
+                false if self.refusals.had_no_room(pull, &pull.key()) => Known::Old,
+                false => Known::Unknown,
+            };
         };
         match latest.state {
             PrefetchState::Fetched { at, .. } => {
@@ -290,8 +295,7 @@ impl<'a> Images<'a> {
         by_node.get(node).into_iter().flatten().copied()
     }
 
-    /// What a pod waits for whose image is not there. Nothing where the registry's last answer is only old: it is asked again once
-    /// the rules have let the pod go.
+    /// What a pod waits for whose image is not there. Nothing where the last answer is only old.
     pub(super) fn waiting(&self, pod: &PodView, intent: &PodIntent) -> Option<WaitReason> {
         let (pull, known) = self.first_missing(pod, intent)?;
         match known {
@@ -482,13 +486,19 @@ mod tests {
             // Of the image nobody knows anything good.
             assert_eq!(waits(&[(4, "OutOfcpu"), (3, "ErrImagePull")], None), (true, None));
             assert_eq!(waits(&[(7, "ErrImagePull")], None), (true, None));
+            let signed = "admission webhook \"images\" denied the request: unsigned";
             let quota =
                 "pods \"fetch-1\" is forbidden: exceeded quota: q, requested: pods=1, used: pods=4, limited: pods=4";
             assert!(waits(&[], Some((1, quota))).0, "the container's own resources may be within");
             assert_eq!(waits(&[], Some((2, quota))), (false, Some(quota.to_owned())));
+            // Some time later it is asked again, but not before the rules have let the pod go.
+            let (known, later) = (with(&[], Some((2, quota))), Timestamp::from_second(301).unwrap());
+            let images = Images::new(&known, later);
+            assert_eq!(images.waiting(&pod, &intent), None);
+            assert_eq!(images.waiting_for_answer(&pod, &intent).unwrap().reason(), "ImagePulling");
+            assert!(Images::new(&with(&[], Some((2, signed))), later).waiting(&pod, &intent).is_some());
             assert!(!waits(&[], Some((2, "minimum memory usage per Container is 16Mi, but request is 1Mi"))).0);
             // That may mean the image: its native controller's pod tells.
-            let signed = "admission webhook \"images\" denied the request: unsigned";
             assert!(waits(&[], Some((2, signed))).0);
             let refused = with(&[], Some((2, signed)));
             let refused = Images::new(&refused, Timestamp::UNIX_EPOCH).refusals.by_others();

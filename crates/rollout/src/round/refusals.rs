@@ -80,6 +80,13 @@ impl<'a> Refusals<'a> {
         own.or_else(|| told().filter(|refusal| refusal.counts(self.now)))
     }
 
+    /// Whether there was no room for the pod that would fetch, some time ago.
+    pub(super) fn had_no_room(&self, pull: &Pull, key: &str) -> bool {
+        let own = self.own.get(key).filter(|refusal| refusal.tries >= TRIES);
+        let last = own.or_else(|| self.images.get(&(pull.namespace.clone(), pull.image.clone())));
+        last.is_some_and(|refusal| refusal.is_about_room() && !refusal.counts(self.now))
+    }
+
     /// Whether one that asks for nothing has been refused.
     pub(super) fn has_refused(&self, pull: &Pull, key: &str) -> bool {
         self.own.contains_key(key) || self.of_pull(pull, key).is_some()
@@ -143,11 +150,14 @@ fn next(plan: &Plan, object: &Object, snapshot: &Snapshot, now: Timestamp) -> Op
     let is_under_way =
         matches!(plan.stage, Stage::Rolling | Stage::Finishing | Stage::SteppingAside(_) | Stage::Refused(_));
     own.retain(|_, _| is_under_way);
-    let counts = |entry: &&Entry| {
+    // What is old is asked for again. Until that is answered it is the last answer.
+    let is_told = |entry: &&Entry| {
         let is_recent = now.duration_since(entry.at.0) < Refusal::COUNTS_FOR;
-        is_recent && is_under_way && (own.contains_key(&entry.what) || !is_begun(&entry.what))
+        is_under_way
+            && (is_recent || is_asked_for(&entry.what, plan, object))
+            && (own.contains_key(&entry.what) || !is_begun(&entry.what))
     };
-    let kept = known.iter().filter(counts).filter(|entry| {
+    let kept = known.iter().filter(is_told).filter(|entry| {
         let news = own.get(&entry.what).map(|own| own.at.0.duration_since(entry.at.0));
         news.is_none_or(|later| later < REFRESH_AFTER)
     });
@@ -157,15 +167,23 @@ fn next(plan: &Plan, object: &Object, snapshot: &Snapshot, now: Timestamp) -> Op
     (next != known).then_some(next)
 }
 
+/// Whether it is a part of this rollout.
+fn is_asked_for(what: &What, plan: &Plan, object: &Object) -> bool {
+    match what {
+        What::Image(reference) => {
+            let wished = plan.wishes.iter().filter_map(|wish| wish.intent.as_ref().ok());
+            let mut wished =
+                wished.flat_map(|intent| intent.operation.containers.values().chain(intent.operation.fetch.values()));
+            let mut images = object.template().into_iter().flat_map(hitless_workloads::Template::images);
+            images.any(|(_, image)| image::unpinned(image) == image::unpinned(reference))
+                || wished.any(|change| change.to == *reference)
+        }
+        What::Companion(key) => *key == target_key(plan),
+    }
+}
+
 /// What this process knows of the workload's pods.
 fn own(plan: &Plan, object: &Object, snapshot: &Snapshot, now: Timestamp) -> BTreeMap<What, Entry> {
-    let wished = plan.wishes.iter().filter_map(|wish| wish.intent.as_ref().ok());
-    let wished = wished.flat_map(|intent| intent.operation.containers.values().chain(intent.operation.fetch.values()));
-    let wished: BTreeSet<&str> = wished.map(|change| change.to.as_str()).collect();
-    let named = |reference: &str| {
-        let mut images = object.template().into_iter().flat_map(hitless_workloads::Template::images);
-        wished.contains(reference) || images.any(|(_, image)| image::unpinned(image) == image::unpinned(reference))
-    };
     let entry = |what, refusal: &Refusal| {
         let Refusal { words, tries, at, image: _ } = refusal;
         Entry { what, words: words.clone(), tries: *tries, at: MicroTime(*at) }
@@ -174,11 +192,14 @@ fn own(plan: &Plan, object: &Object, snapshot: &Snapshot, now: Timestamp) -> BTr
     for (key, refusal) in snapshot.own_writes.refused.iter().filter(|(_, refusal)| refusal.counts(now)) {
         let what = match &refusal.image {
             Some((namespace, image)) if *namespace == plan.workload.namespace && refusal.tries >= TRIES => {
-                if named(image) { What::Image(image.clone()) } else { continue }
+                What::Image(image.clone())
             }
-            None if *key == target_key(plan) => What::Companion(key.clone()),
-            Some(_) | None => continue,
+            Some(_) => continue,
+            None => What::Companion(key.clone()),
         };
+        if !is_asked_for(&what, plan, object) {
+            continue;
+        }
         let known = all.get(&what).is_some_and(|known| known.at.0 >= refusal.at);
         if !known {
             all.insert(what.clone(), entry(what, refusal));

@@ -92,10 +92,12 @@ fn a_refusal_stands_on_the_workload_and_says_the_same_to_whoever_reads_it() {
 }
 
 #[test]
-fn what_was_refused_long_ago_is_not_said_any_more_and_is_taken_away() {
+fn what_was_refused_long_ago_is_asked_for_again_and_stands_there_as_the_last_answer() {
     let old = decide(&read(&unfetched(), &value(301, WORDS)));
     assert!(!is_refused(&old), "{:?}", waiting(&old));
-    assert!(told(&old).is_some());
+    assert_eq!(told(&old), None);
+    let of_another = value(301, WORDS).replace("web:v2", "web:v9");
+    assert!(told(&decide(&read(&unfetched(), &of_another))).is_some(), "nobody asks for it any more");
     let still = Snapshot { own_writes: refused(WORDS, 2).own_writes, ..read(&unfetched(), &value(100, WORDS)) };
     assert_eq!(told(&decide(&still)), None, "not with each attempt");
     let still = Snapshot { own_writes: refused(WORDS, 2).own_writes, ..read(&unfetched(), &value(121, WORDS)) };
