@@ -181,7 +181,7 @@ impl<'a> Images<'a> {
         let Some(status) = &container.status else { return false };
         let name = &container.name;
         let known = |ids: &BTreeMap<String, String>| ids.get(name) == Some(&status.container_id);
-        let is_old = known(&self.grant.before) || baseline.ids.is_some_and(known) || known(&was_to_end(pod));
+        let is_old = known(&self.grant.before) || baseline.ids.is_some_and(known) || known(&pod.containers_to_end());
         // The old container may have crashed after the grant and so have another id; then it runs since before the pod left.
         let started_late_enough = match (status.running_since, baseline.out_since) {
             (Some(running), Some(out_since)) => running >= out_since,
@@ -203,7 +203,7 @@ impl<'a> Images<'a> {
         let Some(status) = &container.status else { return false };
         let (name, id) = (&container.name, &status.container_id);
         // Patched back before the kubelet had touched it.
-        let is_original = self.grant.before.get(name) == Some(id) || was_to_end(pod).get(name) == Some(id);
+        let is_original = self.grant.before.get(name) == Some(id) || pod.containers_to_end().get(name) == Some(id);
         let is_new = match undone {
             Some(before) => before.get(name) != Some(id),
             // The one that is being undone may have been started in the very moment in which that was decided.
@@ -211,12 +211,6 @@ impl<'a> Images<'a> {
         };
         is_ready(container) && is_observed(pod) && (is_original || is_new)
     }
-}
-
-/// containerID by container name, as the last image patch has written it; none if it needed not.
-fn was_to_end(pod: &PodView) -> BTreeMap<String, String> {
-    let text = pod.annotations.get(annotations::REPLACED);
-    text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
 }
 
 /// The kubelet has taken note of the pod's spec as it is now, as far as it tells.

@@ -122,6 +122,7 @@ fn rule(out: &mut String, answer: &RuleAnswer) -> std::fmt::Result {
 fn holder(holder: &BudgetConsumer) -> String {
     let why = match holder.why {
         Consumption::Reserved => "reserved",
+        Consumption::NotBack => "not Ready after its operation",
         Consumption::Unavailable => "unavailable",
         Consumption::Leaving => "being deleted",
         Consumption::Lost => "its node does not answer",

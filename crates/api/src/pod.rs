@@ -104,6 +104,14 @@ impl PodView {
         self.ready() && !self.terminating && !self.finished
     }
 
+    /// Containers that the last image patch was to end, where they were not those of its grant any more: containerID by name
+    /// ([`annotations::REPLACED`]).
+    #[must_use]
+    pub fn containers_to_end(&self) -> BTreeMap<String, String> {
+        let text = self.annotations.get(annotations::REPLACED);
+        text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+    }
+
     /// Since when it has been Ready with the containers that run now, if it is Ready and says so. A container that is replaced in place
     /// may be Ready again before the kubelet has written that it was not.
     #[must_use]

@@ -311,7 +311,7 @@ fn main() -> io::Result<()> {
     for number in 0..PODS {
         gate.upsert_pod(&world.pod(number));
     }
-    let held = Reserved { since: Timestamp::UNIX_EPOCH };
+    let held = Reserved { since: Timestamp::UNIX_EPOCH, is_over: false };
     gate.set_reserved((0..PODS).step_by(40).map(|number| (uuid(number, 0), held.clone())).collect());
     let resident_bytes = resident()?.saturating_sub(before);
     let event_us = events(&mut world, &mut gate);

@@ -175,6 +175,8 @@ impl From<PodDisruptionBudget> for DisruptionBudget {
 pub struct Reserved {
     /// Since when.
     pub since: Timestamp,
+    /// Its operation has ended and left the pod not Ready: nobody brings it back.
+    pub is_over: bool,
 }
 
 /// Everything that a decision depends on, for a caller that keeps no [`crate::Gate`].

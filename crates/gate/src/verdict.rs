@@ -91,6 +91,8 @@ pub struct BudgetConsumer {
 pub enum Consumption {
     /// It is being operated.
     Reserved,
+    /// It is not Ready, and its operation has ended.
+    NotBack,
     /// It is not available.
     Unavailable,
     /// It is being deleted, and nobody has taken its place yet.

@@ -343,7 +343,7 @@ proptest! {
                 .filter(|verdict| verdict.allowed && !cluster.held.contains_key(&verdict.pod_uid))
                 .map(|verdict| verdict.pod_uid.clone())
                 .collect();
-            cluster.held.extend(newly.iter().map(|uid| (uid.clone(), Reserved { since: now })));
+            cluster.held.extend(newly.iter().map(|uid| (uid.clone(), Reserved { since: now, is_over: false })));
             gate.set_reserved(cluster.held.clone());
             cluster.check(&newly.iter().filter_map(|uid| cluster.pods.get(uid)).collect::<Vec<_>>());
         }

@@ -256,6 +256,7 @@ impl Holders {
             pod: pod.name.text(&gate.symbols),
             why: match pod {
                 pod if pod.is_on_lost_node() => Consumption::Lost,
+                pod if gate.reservation_of(pod).is_some_and(|held| held.is_over) => Consumption::NotBack,
                 pod if pod.is_reserved() => Consumption::Reserved,
                 pod if pod.is_recently_ready() => Consumption::RecentlyReady,
                 pod if pod.is_leaving() => Consumption::Leaving,

@@ -136,7 +136,7 @@ impl Namespace {
     }
 
     pub(crate) fn reserved(mut self, names: &[&str]) -> Self {
-        let held = Reserved { since: Timestamp::UNIX_EPOCH };
+        let held = Reserved { since: Timestamp::UNIX_EPOCH, is_over: false };
         self.reserved.extend(names.iter().map(|name| (format!("uid-{name}"), held.clone())));
         self
     }

@@ -225,7 +225,7 @@ proptest! {
                 }
             }
             let held = (0..count).filter(|pod| under_way[*pod]);
-            namespace.reserved = held.map(|pod| (uid(pod), Reserved { since: at(0) })).collect::<BTreeMap<_, _>>();
+            namespace.reserved = held.map(|pod| (uid(pod), Reserved { since: at(0), is_over: false })).collect::<BTreeMap<_, _>>();
             let mut gate = namespace.gate();
             let has: Vec<String> = (0..count).filter(|pod| updated[*pod]).map(uid).collect();
             gate.set_updated(has.iter().map(String::as_str));

@@ -43,7 +43,7 @@ impl Cluster {
     }
 
     pub(crate) fn decide(&self, candidates: &[Candidate]) -> Vec<Verdict> {
-        let held = Reserved { since: Timestamp::UNIX_EPOCH };
+        let held = Reserved { since: Timestamp::UNIX_EPOCH, is_over: false };
         let input = GateInput {
             pods: &self.pods,
             owners: &self.owners,
@@ -114,7 +114,7 @@ impl Cluster {
         for (owner, facts) in &self.owners {
             gate.set_owner(owner, Some(*facts));
         }
-        let held = Reserved { since: Timestamp::UNIX_EPOCH };
+        let held = Reserved { since: Timestamp::UNIX_EPOCH, is_over: false };
         gate.set_reserved(self.reserved().into_iter().map(|uid| (uid, held.clone())).collect());
     }
 

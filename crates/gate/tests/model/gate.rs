@@ -47,7 +47,8 @@ impl<const PODS: usize> Gate<PODS> {
 
     fn ask(&self, Question { down, held, wishing, urgent }: Question<PODS>) -> Answer<PODS> {
         let chosen = |which: [bool; PODS]| (0..PODS).filter(move |&pod| which[pod]);
-        let reserved = chosen(held).map(|pod| (uid(pod), Reserved { since: Timestamp::UNIX_EPOCH })).collect();
+        let reserved =
+            chosen(held).map(|pod| (uid(pod), Reserved { since: Timestamp::UNIX_EPOCH, is_over: false })).collect();
         let candidates: Vec<Candidate> = chosen(wishing)
             // The most that an unavailable pod is let do: whoever is seen so goes without room.
             .map(|pod| Candidate {

@@ -70,6 +70,8 @@ pub(super) struct Ended<'a> {
     pub(super) transfers: BTreeMap<&'a str, (&'a str, &'a Grant)>,
     /// Operations that are over and speak for nothing else, on pods that are not Ready and wish nothing: their reservations stay.
     pub(super) not_ready_after_end: Vec<Failure<'a>>,
+    /// Pods with containers that the kubelet is still to replace, though their operation has ended.
+    pub(super) late: BTreeSet<&'a str>,
     /// Pods whose operation was cancelled, or refused for a moment, and is over: they go first.
     pub(super) retry_first: BTreeSet<&'a str>,
     /// When such a reservation gets too old for that.
@@ -239,16 +241,26 @@ fn over<'a>(
         changes.push(granted.remove());
         return;
     }
+    if matches!(late, Late::Until(_)) {
+        ended.late.insert(&grant.pod.uid);
+    }
     let pod = wishes.pods.get(grant.pod.uid.as_str());
     let evidence = snapshot.evidence.get(&OperationKey::granted(grant));
     if grant.op == GrantOp::Drain && result.outcome == Outcome::Done {
-        // It is deleted now, and out of service until it is gone. Where nobody deletes it, its agent puts it back.
-        if evidence == Some(&Evidence::Gone) || snapshot.is_of_left(grant) {
+        // It is deleted now, and out of service until it is gone. Where nobody deletes it, its agent puts it back; so does one that was
+        // stopped before its report had arrived, and has begun anew.
+        let is_back = pod.is_some_and(|pod| pod.gated && pod.ready());
+        let is_over = match evidence {
+            Some(Evidence::Gone) => true,
+            Some(Evidence::Ready) => is_back,
+            Some(Evidence::NotReady) | None => false,
+        };
+        if is_over || snapshot.is_of_left(grant) {
             changes.extend([granted.release(), granted.remove()]);
             return;
         }
         ended.busy.insert(&grant.pod.uid);
-        ended.reads.extend(pod.is_none().then(|| granted.read()));
+        ended.reads.extend((pod.is_none() || is_back).then(|| granted.read()));
         return;
     }
     // What is derived from the pod must know of it, or it would be wished again.
@@ -331,9 +343,13 @@ fn shows(grant: &Grant, pod: &PodView) -> bool {
     if grant.op == GrantOp::Foreign {
         return pod.ready() && !lifecycle::is_operating(&pod.labels);
     }
+    // One that had crashed was started once more before the patch, and was to end by it, too.
+    let to_end = pod.containers_to_end();
     let is_replaced = |(name, before): (&String, &String)| {
         let status = pod.container(name).and_then(|container| container.status.as_ref());
-        status.is_some_and(|status| status.container_id != *before)
+        status.is_some_and(|status| {
+            status.container_id != *before && to_end.get(name).is_none_or(|to_end| *to_end != status.container_id)
+        })
     };
     grant.before.iter().all(is_replaced)
         && [annotations::REVISION, annotations::RESTARTED]

@@ -79,7 +79,7 @@ pub(super) fn tell<'g>(
 ) -> &'g hitless_gate::Gate {
     let recently_ready = wishes.world.recently_ready.keys().copied();
     let updated = trials.updated.iter().copied();
-    gate.tell(&failed(ended), recently_ready, updated, overdue.uids(), lost.uids(), held(ended, draft))
+    gate.tell(&failed(ended), recently_ready, updated, overdue.uids(), lost.uids(), held(wishes, ended, draft))
 }
 
 impl<'a> Candidates<'a> {
@@ -410,16 +410,26 @@ fn failed(ended: &Ended<'_>) -> BTreeSet<String> {
 
 /// Reservations in the ledgers, and operations without one that are under way, or whose pods are not known to be back: somebody may
 /// have deleted a ledger.
-fn held(ended: &Ended<'_>, draft: &Draft<'_>) -> BTreeMap<String, Reserved> {
+fn held(wishes: &Wishes<'_>, ended: &Ended<'_>, draft: &Draft<'_>) -> BTreeMap<String, Reserved> {
+    let all = draft.snapshot.node_transitions.values();
+    let all = all.flat_map(|view| view.spec.grants.iter().filter(|grant| view.has_ended(grant)));
+    let is_down = |grant: &&Grant| wishes.pods.get(grant.pod.uid.as_str()).is_some_and(|pod| !pod.ready());
+    let over: BTreeSet<OperationKey> = all.filter(is_down).map(OperationKey::granted).collect();
     let running = draft.snapshot.node_transitions.iter().flat_map(|(node, view)| {
         let counts = |grant: &&Grant| !view.has_ended(grant) || ended.is_taken(&grant.pod.uid);
         let grants = draft.grants(node).iter().filter(counts);
-        grants.map(|grant| (grant.pod.uid.clone(), Reserved { since: grant.granted.0 }))
+        grants.map(|grant| {
+            (
+                grant.pod.uid.clone(),
+                Reserved { since: grant.granted.0, is_over: over.contains(&OperationKey::granted(grant)) },
+            )
+        })
     });
     let ledgers = draft.snapshot.ledgers.keys().filter_map(|namespace| draft.ledger(namespace));
-    let reservations = ledgers
-        .flat_map(|ledger| &ledger.reservations)
-        .map(|(uid, reservation)| (uid.clone(), Reserved { since: reservation.since.0 }));
+    let reservations = ledgers.flat_map(|ledger| &ledger.reservations).map(|(uid, reservation)| {
+        let key = OperationKey::reserved(reservation);
+        (uid.clone(), Reserved { since: reservation.since.0, is_over: over.contains(&key) })
+    });
     // A pod whose reservation is transferred is asked about anew; it counts as what it is, unavailable.
     running.chain(reservations).filter(|(uid, _)| !ended.transfers.contains_key(uid.as_str())).collect()
 }

@@ -2,13 +2,15 @@
 
 use std::iter::once_with;
 
+use hitless_api::grant::ImageChange;
 use hitless_api::pod::PodView;
 use hitless_api::{GrantOp, ObjectRef};
-use hitless_workloads::Obstacle;
+use hitless_workloads::{Obstacle, PodIntent, image};
 
 use super::candidates::Basis;
 use super::draft::Draft;
 use super::endings::Failure;
+use super::start_up;
 use super::wait_reason::{self, Behind, WaitReason};
 use super::wishes::Wish;
 use crate::companion;
@@ -28,7 +30,7 @@ impl Basis<'_, '_> {
         };
         let unreadable = move || self.unreadable(pod);
         let busy = move || self.ended.busy.contains(pod.id.uid.as_str()).then_some(WaitReason::InProgress);
-        let obstacle = || self.obstacle(wish);
+        let obstacle = move || self.obstacle(wish, draft);
         let full = move || {
             let node = pod.node.as_ref().filter(|node| draft.is_full(node))?;
             Some(WaitReason::NodeFull(node.clone()))
@@ -44,10 +46,13 @@ impl Basis<'_, '_> {
     }
 
     /// Where the pod waits for the turn of another one, that one may never come.
-    fn obstacle(&self, wish: &Wish<'_>) -> Option<WaitReason> {
-        let obstacle = wish.intent.as_ref().err()?;
+    fn obstacle(&self, wish: &Wish<'_>, draft: &Draft<'_>) -> Option<WaitReason> {
+        let obstacle = match &wish.intent {
+            Ok(intent) => return self.not_replaced_yet(&wish.pod.id.uid, intent),
+            Err(obstacle) => obstacle,
+        };
         let behind = match obstacle {
-            Obstacle::NotItsTurn { first, .. } => self.behind(wish, first),
+            Obstacle::NotItsTurn { first, .. } => self.behind(wish, first, draft),
             Obstacle::DigestUnknown { .. }
             | Obstacle::NotStarted { .. }
             | Obstacle::RestartNotRecorded
@@ -57,15 +62,34 @@ impl Basis<'_, '_> {
         Some(behind.unwrap_or_else(|| WaitReason::Obstacle(obstacle.clone())))
     }
 
-    fn behind(&self, wish: &Wish<'_>, first: &str) -> Option<WaitReason> {
+    /// A restart gives the image that runs another name. While the kubelet has not ended the container before, that is another image than
+    /// the spec's.
+    fn not_replaced_yet(&self, uid: &str, intent: &PodIntent) -> Option<WaitReason> {
+        if !self.ended.late.contains(uid) {
+            return None;
+        }
+        let is_restart = |change: &ImageChange| image::name_and_tag(&change.from) == image::name_and_tag(&change.to);
+        let (container, _) = intent.operation.containers.iter().find(|(_, change)| is_restart(change))?;
+        Some(WaitReason::Obstacle(Obstacle::NotStarted { container: container.clone() }))
+    }
+
+    fn behind(&self, wish: &Wish<'_>, first: &str, draft: &Draft<'_>) -> Option<WaitReason> {
         let owner = &wish.pod.owner.as_ref()?.uid;
         let own = self.wishes.world.pods(owner).iter().find(|other| other.id.name == first)?;
         let uid = own.id.uid.as_str();
         let node = || own.node.clone().filter(|_| self.lost.has(uid)).map(Behind::NodeLost);
         // Of one that wishes something its own verdict tells.
-        let is_asked = self.wishes.by_pod.contains_key(uid) || self.ended.busy.contains(uid);
+        let mut over = self.ended.failures.iter().chain(&self.ended.not_ready_after_end);
+        let mut is_over = || over.any(|failure| failure.grant.pod.uid == uid);
+        let is_asked = self.wishes.by_pod.contains_key(uid) || (self.ended.busy.contains(uid) && !is_over());
         let words = || own.containers.iter().find_map(companion::failure).filter(|_| !is_asked).map(Behind::NotRunning);
-        Some(WaitReason::Behind { pod: own.id.name.clone(), why: node().or_else(words)? })
+        let late = || {
+            let plan = &self.wishes.plans[wish.workload?];
+            let by = start_up::ready_by(plan, own).filter(|by| *by <= draft.now)?;
+            let has_version = !own.terminating && !plan.behind.contains(uid);
+            (has_version && !is_asked && !own.ready()).then_some(Behind::NotReady(by))
+        };
+        Some(WaitReason::Behind { pod: own.id.name.clone(), why: node().or_else(words).or_else(late)? })
     }
 
     /// The pod's workload is paused, opted in or not. What leaves for good because there are to be fewer pods, because the pod that

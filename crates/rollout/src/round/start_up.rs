@@ -4,10 +4,13 @@
 use hitless_api::event::{EventNote, Severity};
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, Phase, Transition};
+use hitless_workloads::Plan;
 use jiff::{SignedDuration, Timestamp};
 
 use super::candidates::Basis;
+use super::companions::is_moving;
 use super::events::{note, regarding};
+use crate::mode::start_seconds;
 
 /// So many times what the slowest one needed is worth a word.
 const TIMES: u32 = 3;
@@ -18,13 +21,13 @@ const LEAST: SignedDuration = SignedDuration::from_secs(30);
 #[derive(Default)]
 pub(super) struct Slow {
     pub(super) notes: Vec<EventNote>,
-    /// When one of them gets slow.
+    /// When one of them gets slow, or late.
     pub(super) wake_at: Option<Timestamp>,
 }
 
 /// Of the starts that are under way.
 pub(super) fn slow(basis: &Basis<'_, '_>, now: Timestamp) -> Slow {
-    let mut slow = Slow::default();
+    let mut slow = Slow { wake_at: late_at(basis, now), ..Slow::default() };
     for view in basis.snapshot.node_transitions.values() {
         let starting = view.unfinished().filter_map(|grant| Some((grant, view.transition(grant)?)));
         for (grant, transition) in starting.filter(|(_, transition)| is_starting(transition)) {
@@ -37,6 +40,23 @@ pub(super) fn slow(basis: &Basis<'_, '_>, now: Timestamp) -> Slow {
         }
     }
     slow
+}
+
+/// When a pod that has the version has had as long as its owner allows to become Ready.
+pub(super) fn ready_by(plan: &Plan, pod: &PodView) -> Option<Timestamp> {
+    let started = pod.containers.iter().filter_map(|container| container.status.as_ref()?.running_since);
+    let allowed = SignedDuration::from_secs(start_seconds(pod, plan.progress_deadline_seconds).into());
+    started.max().or(pod.created)?.saturating_add(allowed).ok()
+}
+
+/// When that is next the case with a pod that others wait for.
+fn late_at(basis: &Basis<'_, '_>, now: Timestamp) -> Option<Timestamp> {
+    let moving = basis.wishes.plans.iter().filter(|plan| is_moving(plan));
+    let starting = moving.flat_map(|plan| {
+        let pods = basis.wishes.pods_of(plan).filter(|pod| !pod.ready() && !plan.behind.contains(&pod.id.uid));
+        pods.filter_map(|pod| ready_by(plan, pod))
+    });
+    starting.filter(|at| *at > now).min()
 }
 
 fn is_starting(transition: &Transition) -> bool {

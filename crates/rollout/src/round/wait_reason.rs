@@ -7,6 +7,7 @@ use crate::mode::NotOperable;
 use hitless_api::large::TooLarge;
 use hitless_api::{GroupKind, InvalidDrain, ObjectRef};
 use hitless_workloads::{Cause, Obstacle, Pause};
+use jiff::Timestamp;
 
 use super::companions::Companion;
 use super::pool_wait::PoolWait;
@@ -213,6 +214,8 @@ pub enum Behind {
     NodeLost(String),
     /// It has the version already and does not run, in the kubelet's words.
     NotRunning(String),
+    /// It has the version already, and has not become Ready in the time that its owner allows, which was over then.
+    NotReady(Timestamp),
 }
 
 impl Behind {
@@ -220,6 +223,7 @@ impl Behind {
         match self {
             Self::NodeLost(_) => "NodeLost",
             Self::NotRunning(_) => "PodNotRunning",
+            Self::NotReady(_) => "PodNotReady",
         }
     }
 }

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hitless_rollout::round::{Round, Write};
+use hitless_gate::Consumption;
+use hitless_rollout::round::{Lasting, Round, Write};
 use hitless_rollout::snapshot::{Evidence, OperationKey};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -54,4 +55,29 @@ fn once_they_are_its_place_ends_when_the_pod_is_ready() {
     assert_eq!(place(1, true, |_| {}).0, Some(0));
     let down = |pod: &mut Value| pod["status"]["conditions"][0]["status"] = json!("False");
     assert_ne!(place(1, true, down).0, Some(0));
+}
+
+/// The others wait for it, and nothing that is under way brings it back.
+#[test]
+fn whoever_waits_for_a_pod_whose_operation_has_ended_is_not_told_that_it_is_being_operated() {
+    let first = decide(&snapshot(&[pod("one"), pod("two")]));
+    let grant = only(grants(&first).unwrap());
+    let report = json!([{"id": grant.id, "granted": grant.granted, "phase": "Returning", "since": scene::now(),
+        "result": {"outcome": "Failed", "reason": "NotReplaced"}}]);
+    let mut pods = ["one", "two"].map(pod);
+    let own = usize::from(grant.pod.name == "two");
+    pods[own] = restarted(pods[own].clone(), &grant);
+    pods[own]["status"]["conditions"][0]["status"] = json!("False");
+    let mut ended = after(snapshot(&pods), &first);
+    ended.evidence.insert(OperationKey::granted(&grant), Evidence::NotReady);
+    ended.node_transitions = BTreeMap::from([("n1".to_owned(), Arc::new(transition(vec![grant.clone()], &report)))]);
+    let round = decide(&ended);
+    let verdict = round.verdicts.iter().find(|verdict| verdict.pod.name != grant.pod.name).unwrap();
+    let holders: Vec<Consumption> = verdict
+        .gate
+        .iter()
+        .flat_map(|gate| gate.denied())
+        .flat_map(|rule| rule.holders.iter().map(|held| held.why))
+        .collect();
+    assert_eq!((holders, verdict.lasting()), (vec![Consumption::NotBack], Lasting::BySomebody));
 }

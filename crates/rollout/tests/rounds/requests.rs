@@ -8,7 +8,7 @@ use hitless_api::{GrantMode, GrantOp};
 use hitless_rollout::kuperator::Kuperator;
 use hitless_rollout::mode::ServiceView;
 use hitless_rollout::round::{Round, WaitReason};
-use hitless_rollout::snapshot::{NodeTransitionView, RuleView, Snapshot, Version};
+use hitless_rollout::snapshot::{Evidence, NodeTransitionView, OperationKey, RuleView, Snapshot, Version};
 use hitless_workloads::{Component, Installed};
 use k8s_openapi::api::core::v1::Service;
 use serde_json::{Value, json};
@@ -221,6 +221,31 @@ fn beside_kusionstacks_own_manager_nothing_begins_and_no_pod_is_kept_out_of_serv
     let off = Installed { off: [hitless_workloads::Switch::CollaSet].into(), ..all };
     let restarts = decide(&snapshot(&objects, pod(own)).leaving_alone(&off, None));
     assert_eq!(grants(&restarts).unwrap().len(), 1, "CollaSets are off: its pods are like anybody's");
+}
+
+/// Its agent was stopped before its report had arrived, began anew, and gave up in time.
+#[test]
+fn a_drained_pod_that_is_back_in_service_is_read_and_then_its_operation_is_over() {
+    let serving = |is_ready: bool| {
+        pod(|pod| {
+            let state = if is_ready { "True" } else { "False" };
+            pod["spec"]["readinessGates"] = json!([{"conditionType": "hitless.dev/InService"}]);
+            pod["status"]["conditions"] = json!([{"type": "Ready", "status": state}]);
+        })
+    };
+    let decided = |is_ready: bool, evidence: Option<Evidence>| {
+        let mut snapshot = snapshot(&[colla_set()], serving(is_ready));
+        let view = leaving(true);
+        let operation = OperationKey::granted(&view.spec.grants[0]);
+        snapshot.evidence.extend(evidence.map(|evidence| (operation, evidence)));
+        snapshot.node_transitions.insert("n1".to_owned(), Arc::new(view));
+        let round = decide(&snapshot);
+        (round.reads.len(), grants(&round).map(|grants| grants.len()))
+    };
+    assert_eq!(decided(false, None), (0, None), "it is out of service, and somebody deletes it");
+    assert_eq!(decided(true, None), (1, None), "the cache may be behind");
+    assert_eq!(decided(true, Some(Evidence::NotReady)), (1, None));
+    assert_eq!(decided(true, Some(Evidence::Ready)), (0, Some(0)), "it serves");
 }
 
 /// The node's agent has restarted the pod's container and put the pod back into service.

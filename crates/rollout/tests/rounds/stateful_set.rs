@@ -359,3 +359,29 @@ fn a_rollout_that_ends_once_a_lost_pod_is_there_again_says_which_and_what_helps(
     let set = known.workloads.iter().find(|known| known.name() == "statefulset/web").unwrap();
     assert_eq!(set.why.as_deref(), Some(expected), "`status` says what the Event says");
 }
+
+/// The same where it runs and is not Ready: nobody knows more before it has had the time that its owner allows.
+#[test]
+fn a_pod_behind_one_that_has_the_version_and_is_late_says_so_and_since_when() {
+    let waits = |started: &str| {
+        let pods = ["web-0", "web-1", "web-2"].map(|name| {
+            let mut pod = pod(name, "web:v1", "old", scene::LONG_AGO);
+            if name == "web-2" {
+                pod = self::pod(name, "web:v2", "new", scene::LONG_AGO);
+                pod["status"]["conditions"][0]["status"] = json!("False");
+                pod["status"]["containerStatuses"][0]["state"] = json!({"running": {"startedAt": started}});
+            }
+            Arc::new(view(&pod))
+        });
+        let round = decide(&after_the_first(scene::LONG_AGO).with_pods(pods.to_vec()));
+        let verdict = round.verdicts.iter().find(|verdict| verdict.pod.name == "web-1").unwrap();
+        (verdict.lasting(), verdict.text().unwrap(), round.wake_at)
+    };
+    let (lasting, text, _) = waits("2026-01-02T23:45:00Z");
+    let expected = "pod web-2 comes before it, has the version already, and is not Ready; the time that a start may take was over at \
+         2026-01-02T23:55:00Z; it goes on once that pod is Ready; kubectl describe pod web-2 says more, or set another image";
+    assert_eq!((lasting, text.as_str()), (Lasting::BySomebody, expected));
+    let (lasting, text, wake_at) = waits("2026-01-02T23:55:00Z");
+    assert_eq!(lasting, Lasting::ByItself, "{text}");
+    assert_eq!(wake_at, Some("2026-01-03T00:05:00Z".parse().unwrap()), "then it is late");
+}

@@ -69,7 +69,7 @@ impl Denies {
 fn comes_back(why: Consumption) -> bool {
     match why {
         Consumption::Reserved | Consumption::RecentlyReady | Consumption::GoesNow | Consumption::Leaving => true,
-        Consumption::Unavailable | Consumption::Lost => false,
+        Consumption::NotBack | Consumption::Unavailable | Consumption::Lost => false,
     }
 }
 
@@ -95,6 +95,7 @@ mod tests {
         assert!(!stays(&budget(1), &[Consumption::Unavailable, Consumption::RecentlyReady]));
         assert!(stays(&budget(1), &[Consumption::Unavailable]), "a pod is down, and nobody operates it");
         assert!(!stays(&budget(1), &[Consumption::Leaving]), "it ends by itself, and is made anew");
+        assert!(stays(&budget(1), &[Consumption::NotBack]), "its operation has ended");
         assert!(stays(&budget(1), &[Consumption::Lost]), "nothing ends there before somebody mends the node");
         assert!(stays(&budget(0), &[Consumption::Reserved]), "nobody ever goes");
         let nodes = Denies::MaxUnavailableNodes { quota: 0, unavailable: 1, total: 3 };

@@ -8,7 +8,7 @@ use crate::scene::{Namespace, at};
 #[test]
 fn holders_are_named_the_longest_standing_first_and_those_that_go_now_last() {
     let mut namespace = Namespace::of(6).max(3).reserved(&["p1"]).down(&["p2"]);
-    namespace.reserved.insert("uid-p1".into(), Reserved { since: at(50) });
+    namespace.reserved.insert("uid-p1".into(), Reserved { since: at(50), is_over: false });
     let namespace = namespace.each(&["p2"], |pod| pod.unavailable_since = Some(at(40)));
     let verdicts = namespace.all();
     let denied = verdicts.last().unwrap().denied().next().unwrap();
@@ -31,7 +31,7 @@ fn a_verdict_names_five_holders_at_most() {
     let mut namespace = Namespace::of(10).max(9).reserved(&names);
     for (second, name) in names.iter().enumerate() {
         let since = at(100 - i64::try_from(second).unwrap());
-        namespace.reserved.insert(format!("uid-{name}"), Reserved { since });
+        namespace.reserved.insert(format!("uid-{name}"), Reserved { since, is_over: false });
     }
     let verdict = namespace.one("p9");
     let holders: Vec<_> = verdict.rules[0].holders.iter().map(|holder| holder.pod.as_str()).collect();

@@ -13,13 +13,16 @@ impl Behind {
         match self {
             Self::NodeLost(node) => format!("and the node {node} of that pod does not answer"),
             Self::NotRunning(words) => format!("has the version already, and does not run: {words}"),
+            Self::NotReady(since) => {
+                format!("has the version already, and is not Ready; the time that a start may take was over at {since}")
+            }
         }
     }
 
     fn unblock(&self, pod: &str) -> String {
         match self {
             Self::NodeLost(node) => lost::advice(node),
-            Self::NotRunning(_) => {
+            Self::NotRunning(_) | Self::NotReady(_) => {
                 format!("it goes on once that pod is Ready; kubectl describe pod {pod} says more, or set another image")
             }
         }

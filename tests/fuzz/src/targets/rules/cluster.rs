@@ -41,7 +41,7 @@ impl Cluster {
             numbers.iter().map(|number| pod(*number, has(available, *number), has(owned, *number), now)).collect();
         let mut cluster = Self {
             pods,
-            reserved: of(reserved).map(|uid| (uid, Reserved { since: now })).collect(),
+            reserved: of(reserved).map(|uid| (uid, Reserved { since: now, is_over: false })).collect(),
             rule_sets: Vec::new(),
             budgets: Vec::new(),
             disruption_budgets: Vec::new(),
