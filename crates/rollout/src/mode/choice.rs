@@ -274,7 +274,10 @@ fn auto(inputs: &ModeInputs) -> Mode {
         ));
     }
     if inputs.companion_serves {
-        return leaves(format!("{}: its companion pod serves until the new process is ready", Mode::COMPANION));
+        let except = |service| format!("; but not clients of Service {service}");
+        let except = inputs.lone_service.as_ref().map(except).unwrap_or_default();
+        let serves = "its companion pod serves until the new process is ready";
+        return leaves(format!("{}: {serves}{except}", Mode::COMPANION));
     }
     match gap {
         // Gaps of other versions tell how long they took to start. One pod that leaves shows it of this one, and costs nobody anything.

@@ -162,7 +162,12 @@ impl Basis<'_, '_> {
         let is_in_service = |pod: &&PodView| pod.in_service().is_some_and(|condition| condition.is_true);
         let serves = self.companions.of(plan).filter(is_in_service).is_some_and(|pod| serving(pod) == Serving::Serves);
         // What a pod rests on is asked again while it leaves (`last_endpoint`), and the answer has to be the same.
-        serves && self.traffic.stand_in(operable.pod, serving) != StandIn::None
+        // One that had no room on the pod's node serves none of those whom a Service keeps on their node.
+        let takes_clients = || match self.traffic.stand_in(operable.pod, serving) {
+            StandIn::Serves | StandIn::ExceptFor(_) | StandIn::ExceptOnNode(_) => true,
+            StandIn::OnOtherNodes(_) | StandIn::None => false,
+        };
+        serves && takes_clients()
     }
 
     /// Whether a companion is going to take the pod's clients, if it wishes what it does when its turn comes.
