@@ -109,7 +109,9 @@ impl Seen {
         let away = |node: &NodeView| Some((node.name.clone(), now.duration_since(node.not_ready_since?).as_secs()));
         let away: BTreeMap<String, i64> = nodes.into_iter().filter_map(away).collect();
         let is_lost = |pod: &&Arc<PodView>| {
-            let is_replaced = pod.owner.as_ref().is_some_and(|owner| owner.group_kind.kind == "ReplicaSet");
+            // One that is being deleted has been replaced already.
+            let is_of_replica_set = pod.owner.as_ref().is_some_and(|owner| owner.group_kind.kind == "ReplicaSet");
+            let is_replaced = !pod.terminating && is_of_replica_set;
             let patience = if is_replaced { 330 } else { 60 };
             // Clocks are wrong by some seconds.
             let seconds = pod.node.as_ref().and_then(|node| away.get(node));

@@ -7,7 +7,7 @@ use hitless_api::{Reservation, TransitionLedgerSpec};
 use hitless_rollout::round::{Step, Write};
 use hitless_rollout::snapshot::Snapshot;
 
-use super::holds::{is_lost, leads, stands_in};
+use super::holds::{is_lost, leads, stand_in};
 use super::{Checks, image_number};
 use crate::clock::Micros;
 use crate::server::Server;
@@ -70,9 +70,8 @@ fn leaves_too_soon(snapshot: &Snapshot, places: &TransitionLedgerSpec, companion
     }
     let mut services = snapshot.services.iter().filter(|service| service.has_address && leads(service, companion));
     let without_others = services.find(|service| {
-        let others =
-            || snapshot.pods.iter().filter(|pod| pod.id.uid != companion.id.uid && stands_in(service, companion, pod));
-        !others().any(|pod| pod.available() && !is_taken(pod))
+        let others = snapshot.pods.iter().map(|pod| &**pod).filter(|pod| pod.id.uid != companion.id.uid);
+        !stand_in(service, companion, others.filter(|pod| pod.available() && !is_taken(pod)))
     });
     without_others.map(|service| format!("companion pod {name} leaves, and nobody else serves for {}", service.name))
 }

@@ -103,9 +103,9 @@ impl Checks {
             let needed = self.services.needed.get(&(grant.id.clone(), grant.granted.0));
             let needs = needed.is_some_and(|all| all.iter().any(|needed| needed.service == at));
             let Some(pod) = server.pods.get(grant.pod.uid.as_str()).map(|pod| &*pod.view) else { return false };
-            let mut others = server.pods.values().map(|pod| &*pod.view).filter(|other| other.id.uid != pod.id.uid);
-            let is_only =
-                !others.any(|other| stands_in(after, pod, other) && other.available() && is_sent_to(after, pod, other));
+            let others = server.pods.values().map(|pod| &*pod.view).filter(|other| other.id.uid != pod.id.uid);
+            let others = others.filter(|other| other.available() && is_sent_to(after, pod, other));
+            let is_only = !stand_in(after, pod, others);
             let is_there = !pod.terminating;
             needs && is_only && is_there
         });
@@ -131,7 +131,7 @@ impl Checks {
                 if let Some(service) = deserted(snapshot, steps, grant) {
                     let what = format!(
                         "pod {} leaves, and Service {} has nobody else there ({})",
-                        grant.pod.name, service.name, grant.mode_reason
+                        grant.pod.name, service, grant.mode_reason
                     );
                     self.fail(now, what);
                 }
@@ -206,22 +206,32 @@ impl Checks {
 
 /// Whether clients of the Service get to the pod: it is selected, and has the port, if that is named.
 pub(super) fn leads(service: &ServiceView, pod: &PodView) -> bool {
-    let is_there = |target: &Target| match target {
-        Target::Number(_) => true,
-        Target::Name(name) => ports(pod).any(|port| port.name.as_deref() == Some(name)),
-    };
-    service.selects(pod) && service.targets.iter().any(|port| is_there(&port.target))
+    service.selects(pod) && service.targets.iter().any(|port| leads_by(&port.target, pod))
 }
 
-/// Whether `other` answers clients of the Service instead of `pod`: nobody listens where a port is not declared that `pod` declares.
-pub(super) fn stands_in(service: &ServiceView, pod: &PodView, other: &PodView) -> bool {
+fn leads_by(target: &Target, pod: &PodView) -> bool {
+    match target {
+        Target::Number(_) => true,
+        Target::Name(name) => ports(pod).any(|port| port.name.as_deref() == Some(name)),
+    }
+}
+
+/// Whether these pods answer clients of the Service instead of `pod`, each port one of them: nobody listens where a port is not declared
+/// that `pod` declares.
+pub(super) fn stand_in<'p>(
+    service: &ServiceView,
+    pod: &PodView,
+    others: impl Iterator<Item = &'p PodView> + Clone,
+) -> bool {
     // Where ports are drawn, all that is declared has a name. Elsewhere not all pods are made with the ports that they have.
     let declares = |pod: &PodView, number: u16| ports(pod).any(|port| port.port == number && port.name.is_some());
-    let answers = |target: &Target| match target {
+    let answers = |target: &Target, other: &PodView| match target {
         Target::Number(number) => declares(other, *number) || !declares(pod, *number),
-        Target::Name(_) => true,
+        Target::Name(_) => leads_by(target, other),
     };
-    leads(service, other) && service.targets.iter().all(|port| answers(&port.target))
+    let mut targets = service.targets.iter().map(|port| &port.target).filter(|target| leads_by(target, pod));
+    let others = others.filter(|other| service.selects(other));
+    targets.all(|target| others.clone().any(|other| answers(target, other)))
 }
 
 fn ports(pod: &PodView) -> impl Iterator<Item = &PortView> {
@@ -241,21 +251,24 @@ fn is_sent_to(service: &ServiceView, pod: &PodView, other: &PodView) -> bool {
 
 /// A Service that has nobody else where the pod is, which leaves although it could be held. Where others have somebody, and a Hold
 /// would not spare its clients, the pod leaves for the sake of those.
-fn deserted<'a>(snapshot: &'a Snapshot, steps: &[Step], grant: &Grant) -> Option<&'a ServiceView> {
+fn deserted(snapshot: &Snapshot, steps: &[Step], grant: &Grant) -> Option<String> {
     let rests_on_others = ["LongGap", "UnknownGap", "LongConnections", "UnheldPort", "StillInFlight", "Companion"]
         .contains(&Mode::word(&grant.mode_reason));
     let pod = snapshot.pods.iter().find(|pod| rests_on_others && pod.id.uid == grant.pod.uid)?;
     let taken = taken(snapshot, steps, &pod.id.namespace);
     let serves = |service: &ServiceView, other: &PodView| {
         let is_there = other.id.uid != pod.id.uid && other.available() && !taken.contains(other.id.uid.as_str());
-        is_there && stands_in(service, pod, other) && is_sent_to(service, pod, other)
+        is_there && is_sent_to(service, pod, other)
     };
     let services = snapshot.services.iter().filter(|service| leads(service, pod) && goes_by_readiness(service));
     let services: Vec<&ServiceView> = services.map(|service| &**service).collect();
-    let is_alone = |service: &&&ServiceView| !snapshot.pods.iter().any(|other| serves(service, other));
+    let is_alone = |service: &&&ServiceView| {
+        !stand_in(service, pod, snapshot.pods.iter().map(|other| &**other).filter(|other| serves(service, other)))
+    };
     let is_told = grant.mode_reason.contains("but not clients of Service");
     let alone: Vec<&&ServiceView> = services.iter().filter(is_alone).collect();
-    alone.first().filter(|_| !is_told || alone.len() == services.len()).map(|service| **service)
+    let deserted = alone.first().filter(|_| !is_told || alone.len() == services.len());
+    deserted.map(|service| described(service, pod, snapshot))
 }
 
 /// The Services that are to stay open for this grant; the name of one that is seen closed.
@@ -266,23 +279,42 @@ fn needed(snapshot: &Snapshot, steps: &[Step], grant: &Grant) -> Result<Vec<Need
     for service in snapshot.services.iter().filter(|service| leads(service, pod) && goes_by_readiness(service)) {
         let others = || {
             let all = snapshot.pods.iter().filter(|other| other.id.uid != pod.id.uid && !other.finished);
-            all.filter(|other| leads(service, other))
+            all.map(|other| &**other).filter(|other| leads(service, other))
         };
         let is_taken = |other: &PodView| other.terminating || taken.contains(other.id.uid.as_str());
         let is_away = |other: &PodView| is_taken(other) && !is_lost(snapshot, other);
         // One that is not Ready must not get connections, so the Service can't be opened.
-        if others().any(|other| {
-            !is_away(other) && (!other.available() || stands_in(service, pod, other) && is_sent_to(service, pod, other))
-        }) {
+        let there = others().filter(|other| !is_away(other));
+        let sent_to = there.clone().filter(|other| other.available() && is_sent_to(service, pod, other));
+        if there.clone().any(|other| !other.available()) || stand_in(service, pod, sent_to) {
             continue;
         }
         if !service.open {
-            return Err(service.name.clone());
+            return Err(described(service, pod, snapshot));
         }
         let at = key(&service.namespace, &service.name);
         needed.push(Needed { service: at, uid: service.version.uid.clone() });
     }
     Ok(needed)
+}
+
+/// The Service, where it leads to, and the ports of `pod` and of the others that it selects.
+fn described(service: &ServiceView, pod: &PodView, snapshot: &Snapshot) -> String {
+    let of = |pod: &PodView| {
+        let ports: Vec<String> =
+            ports(pod).map(|port| format!("{}:{}", port.name.as_deref().unwrap_or_default(), port.port)).collect();
+        format!("{} on {} with {}", pod.id.name, pod.node.as_deref().unwrap_or_default(), ports.join(", "))
+    };
+    let others = snapshot.pods.iter().filter(|other| other.id.uid != pod.id.uid && service.selects(other));
+    let others: Vec<String> = others.map(|other| of(other)).collect();
+    let targets: Vec<&Target> = service.targets.iter().map(|port| &port.target).collect();
+    format!(
+        "{} (to {targets:?}, local: {}; {}; others: {})",
+        service.name,
+        service.node_local,
+        of(pod),
+        others.join("; ")
+    )
 }
 
 /// Pods that were being operated before this decision, and still are after it.

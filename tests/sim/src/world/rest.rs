@@ -4,7 +4,6 @@ use hitless_api::names::{annotations, labels};
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, Outcome};
 use hitless_rollout::round::{Round, WaitReason};
-use hitless_workloads::kinds::deployment::ReplicaSet;
 use hitless_workloads::{Body, Object, Template};
 use hitless_world::native::stateful_set::ordinal;
 use serde_json::Value;
@@ -209,9 +208,9 @@ impl World {
             }
             // Nobody takes the only server out of its load balancer. Its sessions may last longer than a drain, and then the rule
             // may want that the operation is given up; those of a pod that leaves for good, too.
-            // A rule may count pods of others, which stay on lost nodes.
+            // A rule may count pods of others, which stay on lost nodes, and keep one before whose turn no other one goes.
             let is_kept = obstacle == "TrafficLast"
-                || (obstacle == "Rules" && self.has_bad_nodes(&wish.namespace))
+                || (matches!(obstacle.as_str(), "Rules" | "NotItsTurn") && self.has_bad_nodes(&wish.namespace))
                 || self.was_aborted(&workload.view)
                 || self.is_on_bad_nodes(wish);
             if cured && !wish.hopeless && !is_kept && !self.waits_for_deletion(&workload.view.id.uid) {
@@ -294,10 +293,7 @@ impl World {
             return Some(format!("pod {} was not restarted for {checksum:?}", pod.id.name));
         }
         let mut sets = server.owned_by(uid).filter_map(|each| each.view.replica_set());
-        // Where no history is kept, nobody knows what an empty one had that the Deployment controller has rolled over.
-        let keeps = workload.view.deployment().is_none_or(|deployment| deployment.body.revision_history_limit >= 2);
-        let rolled = |set: &ReplicaSet<'_>| !keeps && set.body.replicas == 0;
-        let mixed = sets.find(|set| set.body.template.is_mixed() && !rolled(set));
+        let mixed = sets.find(|set| set.body.template.is_mixed());
         mixed.map(|set| format!("ReplicaSet {} has a mixed template", set.id.name))
     }
 

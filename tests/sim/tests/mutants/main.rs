@@ -44,7 +44,7 @@ const COLLA_SETS: u64 = 3_000_000;
 const DELETIONS: u64 = 7_000_000;
 /// Where there is more than Kubernetes.
 const MORE: [u64; 7] = [COMPANIONS, BALANCERS, COLLA_SETS, OPERATORS, JOBS, PAUSES, DELETIONS];
-/// Which part of the bugs is looked for, as `1/3` to `3/3`; absent: all of them. `cargo xtask test` takes turns by commit.
+/// Which part of the bugs is looked for, as `1/6` to `6/6`; absent: all of them. `cargo xtask test` takes turns by commit.
 const PART: &str = "HITLESS_SIM_MUTANTS";
 /// Rollouts within which each bug must be found.
 const ROLLOUTS: &str = "20000";
