@@ -28,7 +28,7 @@ const LONG: [(&str, &str); 4] = [
     ("crates/gate", "recount"),
 ];
 /// Parts that the deliberate bugs of the simulation are looked for in.
-const PARTS: u64 = 3;
+const PARTS: u64 = 6;
 /// Built in a profile of its own, in which two thousand clusters take a minute.
 const SIMULATION: &str = "hitless-sim";
 
