@@ -177,3 +177,10 @@ fn a_pod_made_between_two_versions_that_nobody_numbered_in_between_gets_its_labe
     world.settle();
     assert_at_rest(&world);
 }
+
+#[test]
+fn scaled_to_nothing_and_back_before_a_pod_has_gone() {
+    let mut world = run(&[Action::SetChart(1), Action::Step, Action::Scale(0), Action::Step, Action::Scale(1)]);
+    world.settle();
+    assert_at_rest(&world);
+}

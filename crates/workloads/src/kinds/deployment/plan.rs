@@ -270,7 +270,9 @@ impl<'a> Planner<'a> {
         // A change that was made under a pause has not begun: pods that are made anew get the version before. Not at replicas 0, where
         // the hold ends (above).
         let is_begun = self.deployment.object.pause().is_none() || live.body.template.is_mixed();
-        let write = if !exact && ((settled && is_begun) || (spec.replicas == 0 && !self.permanent)) {
+        // Pods that are there still may be saved by a scale-up, and nothing would tell them from new ones.
+        let is_empty = spec.replicas == 0 && pods.is_empty() && !self.permanent;
+        let write = if !exact && ((settled && is_begun) || is_empty) {
             Some(self.first_history(live, || self.set_exact(live).telling(self.permanent.then(finished))))
         } else if rolling || !exact {
             (mixed_missing && is_begun).then(|| self.first_history(live, || self.set_mixed(live)))
