@@ -76,7 +76,7 @@ fn whoever_waits_for_a_pod_whose_operation_has_ended_is_not_told_that_it_is_bein
     let holders: Vec<Consumption> = verdict
         .gate
         .iter()
-        .flat_map(|gate| gate.denied())
+        .flat_map(hitless_gate::Verdict::denied)
         .flat_map(|rule| rule.holders.iter().map(|held| held.why))
         .collect();
     assert_eq!((holders, verdict.lasting()), (vec![Consumption::NotBack], Lasting::BySomebody));
