@@ -133,7 +133,11 @@ pub(super) fn changes<'a>(
 /// What is to stand there; `None`: it does.
 fn next(plan: &Plan, object: &Object, snapshot: &Snapshot, now: Timestamp) -> Option<Vec<Entry>> {
     let known = entries(object);
-    let mut own = own(plan, object, snapshot, now);
+    if known.is_empty() && snapshot.own_writes.refused.is_empty() {
+        return None;
+    }
+    let is_asked_for = asked_for(plan, object);
+    let mut own = own(plan, snapshot, now, &is_asked_for);
     if known.is_empty() && own.is_empty() {
         return None;
     }
@@ -154,7 +158,7 @@ fn next(plan: &Plan, object: &Object, snapshot: &Snapshot, now: Timestamp) -> Op
     let is_told = |entry: &&Entry| {
         let is_recent = now.duration_since(entry.at.0) < Refusal::COUNTS_FOR;
         is_under_way
-            && (is_recent || is_asked_for(&entry.what, plan, object))
+            && (is_recent || is_asked_for(&entry.what))
             && (own.contains_key(&entry.what) || !is_begun(&entry.what))
     };
     let kept = known.iter().filter(is_told).filter(|entry| {
@@ -167,23 +171,28 @@ fn next(plan: &Plan, object: &Object, snapshot: &Snapshot, now: Timestamp) -> Op
     (next != known).then_some(next)
 }
 
-/// Whether it is a part of this rollout.
-fn is_asked_for(what: &What, plan: &Plan, object: &Object) -> bool {
-    match what {
+/// What is a part of this rollout.
+fn asked_for(plan: &Plan, object: &Object) -> impl Fn(&What) -> bool {
+    let wished = plan.wishes.iter().filter_map(|wish| wish.intent.as_ref().ok());
+    let wished = wished.flat_map(|intent| intent.operation.containers.values().chain(intent.operation.fetch.values()));
+    let wished: BTreeSet<&str> = wished.map(|change| change.to.as_str()).collect();
+    move |what| match what {
         What::Image(reference) => {
-            let wished = plan.wishes.iter().filter_map(|wish| wish.intent.as_ref().ok());
-            let mut wished =
-                wished.flat_map(|intent| intent.operation.containers.values().chain(intent.operation.fetch.values()));
             let mut images = object.template().into_iter().flat_map(hitless_workloads::Template::images);
-            images.any(|(_, image)| image::unpinned(image) == image::unpinned(reference))
-                || wished.any(|change| change.to == *reference)
+            wished.contains(reference.as_str())
+                || images.any(|(_, image)| image::unpinned(image) == image::unpinned(reference))
         }
         What::Companion(key) => *key == target_key(plan),
     }
 }
 
 /// What this process knows of the workload's pods.
-fn own(plan: &Plan, object: &Object, snapshot: &Snapshot, now: Timestamp) -> BTreeMap<What, Entry> {
+fn own(
+    plan: &Plan,
+    snapshot: &Snapshot,
+    now: Timestamp,
+    is_asked_for: &impl Fn(&What) -> bool,
+) -> BTreeMap<What, Entry> {
     let entry = |what, refusal: &Refusal| {
         let Refusal { words, tries, at, image: _ } = refusal;
         Entry { what, words: words.clone(), tries: *tries, at: MicroTime(*at) }
@@ -197,7 +206,7 @@ fn own(plan: &Plan, object: &Object, snapshot: &Snapshot, now: Timestamp) -> BTr
             Some(_) => continue,
             None => What::Companion(key.clone()),
         };
-        if !is_asked_for(&what, plan, object) {
+        if !is_asked_for(&what) {
             continue;
         }
         let known = all.get(&what).is_some_and(|known| known.at.0 >= refusal.at);
