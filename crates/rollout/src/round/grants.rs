@@ -414,22 +414,18 @@ fn held(wishes: &Wishes<'_>, ended: &Ended<'_>, draft: &Draft<'_>) -> BTreeMap<S
     let all = draft.snapshot.node_transitions.values();
     let all = all.flat_map(|view| view.spec.grants.iter().filter(|grant| view.has_ended(grant)));
     let is_down = |grant: &&Grant| wishes.pods.get(grant.pod.uid.as_str()).is_some_and(|pod| !pod.ready());
-    let over: BTreeSet<OperationKey> = all.filter(is_down).map(OperationKey::granted).collect();
+    let over: BTreeSet<(&str, Timestamp)> =
+        all.filter(is_down).map(|grant| (grant.pod.uid.as_str(), grant.granted.0)).collect();
+    let reserved = |uid: &String, since: Timestamp| {
+        (uid.clone(), Reserved { since, is_over: over.contains(&(uid.as_str(), since)) })
+    };
     let running = draft.snapshot.node_transitions.iter().flat_map(|(node, view)| {
         let counts = |grant: &&Grant| !view.has_ended(grant) || ended.is_taken(&grant.pod.uid);
-        let grants = draft.grants(node).iter().filter(counts);
-        grants.map(|grant| {
-            (
-                grant.pod.uid.clone(),
-                Reserved { since: grant.granted.0, is_over: over.contains(&OperationKey::granted(grant)) },
-            )
-        })
+        draft.grants(node).iter().filter(counts).map(|grant| reserved(&grant.pod.uid, grant.granted.0))
     });
     let ledgers = draft.snapshot.ledgers.keys().filter_map(|namespace| draft.ledger(namespace));
-    let reservations = ledgers.flat_map(|ledger| &ledger.reservations).map(|(uid, reservation)| {
-        let key = OperationKey::reserved(reservation);
-        (uid.clone(), Reserved { since: reservation.since.0, is_over: over.contains(&key) })
-    });
+    let reservations = ledgers.flat_map(|ledger| &ledger.reservations);
+    let reservations = reservations.map(|(uid, reservation)| reserved(uid, reservation.since.0));
     // A pod whose reservation is transferred is asked about anew; it counts as what it is, unavailable.
     running.chain(reservations).filter(|(uid, _)| !ended.transfers.contains_key(uid.as_str())).collect()
 }

@@ -203,8 +203,7 @@ fn a_version_that_goes_natively_in_the_middle_is_put_back_and_let_go_and_the_nex
     for _ in 0..2 {
         let _ = world.step();
     }
-    let write = world.natively("it is the only pod").unwrap();
-    assert!(world.apply(&write));
+    send_natively(&mut world, "it is the only pod");
     let Stage::SteppingAside(because) = world.plan(&BTreeSet::new()).stage else { panic!("it goes on in place") };
     assert_eq!((because.cause, because.text.as_str()), (Cause::NativeRollout, "it is the only pod"));
     let verbs = verbs_until_idle(&mut world);
@@ -217,10 +216,15 @@ fn a_version_that_goes_natively_in_the_middle_is_put_back_and_let_go_and_the_nex
 
     let mut only = World::new("in-place", 1);
     only.set_image(2);
-    let write = only.natively("it is the only pod").unwrap();
-    assert!(only.apply(&write));
+    send_natively(&mut only, "it is the only pod");
     only.deployment["metadata"]["annotations"]["hitless.dev/update"] = json!("in-place-only");
     assert!(verbs_until_idle(&mut only).contains(&"operate"), "its owner does not allow it any more");
+}
+
+/// From now on its version goes natively.
+fn send_natively(world: &mut World, why: &str) {
+    let write = world.natively(why).unwrap();
+    assert!(world.apply(&write));
 }
 
 fn marks(world: &World) -> usize {
@@ -237,8 +241,7 @@ fn what_was_rolled_over_in_mid_rollout_is_kept_without_a_mark_as_the_version_tha
     }
     // Back to the version before, which its history entry keeps, and natively.
     world.set_image(1);
-    let write = world.natively("it would cost less").unwrap();
-    assert!(world.apply(&write));
+    send_natively(&mut world, "it would cost less");
     let _ = verbs_until_idle(&mut world);
     assert_eq!((world.images(), marks(&world)), (BTreeSet::from([image(1)]), 0));
     let kept = |wanted: &str| {
@@ -256,8 +259,7 @@ fn where_no_history_is_kept_one_that_was_rolled_over_to_its_own_version_goes() {
     for _ in 0..2 {
         let _ = world.step();
     }
-    let write = world.natively("it would cost less").unwrap();
-    assert!(world.apply(&write));
+    send_natively(&mut world, "it would cost less");
     let _ = verbs_until_idle(&mut world);
     assert_eq!((world.images(), marks(&world)), (BTreeSet::from([image(2)]), 0));
 }

@@ -45,8 +45,8 @@ impl Checks {
         // Where admission refuses the pods that would fetch an image, new pods tell whether it means the image.
         let is_refused = self.plays_native && server.has_refused.contains(&next.id.namespace);
         // A native rollout that another version comes into is a native one to its end.
-        let sets = || server.owned_by(&next.id.uid).filter_map(|each| each.view.replica_set());
-        let is_split = sets().filter(|set| set.body.replicas > 0).count() > 1;
+        let sets = server.owned_by(&next.id.uid).filter_map(|each| each.view.replica_set());
+        let is_split = sets.filter(|set| set.body.replicas > 0).count() > 1;
         if self.sent_natively.remove(&next.id.uid) || is_refused || (self.plays_native && is_split) {
             // What its native controller makes of it is played where versions go on.
             self.is_over = !self.plays_native;

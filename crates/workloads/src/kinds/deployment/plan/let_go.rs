@@ -52,20 +52,20 @@ impl<'a> Planner<'a> {
         let over = self.rolled_over().find(|set| set.body.template.revision() != target)?;
         let template = &over.body.template;
         let exact = || writes::set_exact(over, template.for_replica_set(template.hash(), false), None);
-        (!self.deployment.is_system() && template.too_large().is_none()).then(exact)
+        template.too_large().is_none().then(exact)
     }
 
     /// Removes one that has the version of the live one: an undo to it would bring nothing but the mark.
     fn remove_surplus(&self) -> Option<Write> {
         let target = self.deployment.body.template.revision();
-        let surplus = self.rolled_over().find(|set| set.body.template.revision() == target)?;
-        (!self.deployment.is_system()).then(|| writes::remove_duplicate(surplus))
+        self.rolled_over().find(|set| set.body.template.revision() == target).map(writes::remove_duplicate)
     }
 
-    /// Empty ones that were left in mid-rollout.
+    /// Empty ones that were left in mid-rollout; none of the cluster's own.
     fn rolled_over(&self) -> impl Iterator<Item = ReplicaSet<'a>> {
         let is_empty = |set: &ReplicaSet<'_>| set.body.replicas == 0 && set.body.status_replicas == 0;
-        self.owned.iter().copied().filter(move |set| set.body.template.is_mixed() && is_empty(set))
+        let is_system = self.deployment.is_system();
+        self.owned.iter().copied().filter(move |set| !is_system && set.body.template.is_mixed() && is_empty(set))
     }
 
     pub(super) fn strip(&self, names: &[&str]) -> Option<Write> {
