@@ -106,11 +106,13 @@ fn parts(options: &Test, minutes: &Minutes, privileged: bool) -> anyhow::Result<
         } else {
             Vec::new()
         };
-        let programs = if privileged && wanted(Part::E2e) { Some(build_programs(minutes)?) } else { None };
         let mut long = if wanted(Part::Unit) { long_jobs(&binaries)? } else { VecDeque::new() };
         if wanted(Part::Lint) {
             long.push_front(clippy());
         }
+        // From here to the end, on what the others leave: a program is linked on one processor, and most tests wait.
+        let mut long = Some(scope.spawn(move || run_all(minutes, long, LONG_AT_A_TIME)));
+        let programs = if privileged && wanted(Part::E2e) { Some(build_programs(minutes)?) } else { None };
         let short = binaries.iter().filter(|binary| binary.long().is_none() && !binary.is_end_to_end());
         let (short, left_out): (Vec<&Binary>, Vec<&Binary>) =
             short.partition(|binary| privileged || !binary.is_privileged());
@@ -118,7 +120,7 @@ fn parts(options: &Test, minutes: &Minutes, privileged: bool) -> anyhow::Result<
         // The test of the cluster itself comes last: it takes longest.
         let (of_cluster, others): (Vec<&Binary>, Vec<&Binary>) =
             short.into_iter().partition(|binary| binary.is_privileged() && binary.package == "tests/cluster");
-        // Some of the short ones watch real time, so they run one by one; what is still built meanwhile is below them.
+        // Some of the short ones watch real time, so they run one by one.
         if wanted(Part::Unit) {
             run_all(minutes, jobs(&others)?, 1);
         }
@@ -128,7 +130,6 @@ fn parts(options: &Test, minutes: &Minutes, privileged: bool) -> anyhow::Result<
         if wanted(Part::Unit) {
             run_all(minutes, jobs(&of_cluster)?, 1);
         }
-        let mut long = Some(scope.spawn(move || run_all(minutes, long, LONG_AT_A_TIME)));
         let mut alone = || match long.take().map(ScopedJoinHandle::join) {
             None | Some(Ok(())) => Ok(()),
             Some(Err(_panicked)) => bail!("a thread panicked, see above"),

@@ -13,7 +13,7 @@ use anyhow::Context as _;
 use hitless_e2e::build::{as_from_a_shell, cargo, workspace};
 use serde::Deserialize;
 
-use super::minutes::{Minutes, Output, below};
+use super::minutes::{Minutes, Output, idle};
 
 /// The directory of the end-to-end tests.
 const E2E: &str = "tests/e2e";
@@ -150,9 +150,6 @@ impl Binary {
     }
 }
 
-/// What runs below everything else.
-const LOWEST: u8 = 19;
-
 /// A step that is to run beside others: its name and its command.
 pub(super) type Job = (String, Command);
 
@@ -160,7 +157,7 @@ pub(super) type Job = (String, Command);
 pub(super) fn long_jobs(binaries: &[Binary]) -> anyhow::Result<VecDeque<Job>> {
     let mut long: Vec<&Binary> = binaries.iter().filter(|binary| binary.long().is_some()).collect();
     long.sort_by_key(|binary| binary.long());
-    let job = |binary: &&Binary| Ok((binary.title(), binary.command(|program| Ok(below(LOWEST, program)))?));
+    let job = |binary: &&Binary| Ok((binary.title(), binary.command(|program| Ok(idle(program)))?));
     let mut jobs: VecDeque<Job> = long.iter().map(job).collect::<anyhow::Result<_>>()?;
     let mut simulation = cargo_below(&["test", "--locked", "--profile", "sim", "-p", SIMULATION]);
     if let Some(part) = part_of_the_bugs() {
@@ -185,7 +182,7 @@ fn part_of_the_bugs() -> Option<String> {
 
 /// cargo, below everything else.
 pub(super) fn cargo_below(arguments: &[&str]) -> Command {
-    let mut command = below(LOWEST, "cargo");
+    let mut command = idle("cargo");
     command.args(arguments).current_dir(workspace());
     as_from_a_shell(command)
 }

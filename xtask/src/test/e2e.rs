@@ -1,4 +1,4 @@
-//! The end-to-end tests: a cluster, hitless on it, and the test binaries in four phases.
+//! The end-to-end tests: a cluster, hitless on it, and the test binaries in five phases.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -43,13 +43,15 @@ const SHARING: [&str; 17] = [
 /// These share the cluster, too, but not the machine with much else. In `servers` a real server has to be back from a Hold before
 /// its clients' time is up; beside `rollout` on a busy machine some were not. The others wait for a registry or for another test's
 /// pulls most of the time: a node's kubelet pulls one image at a time.
-const CALM: [&str; 5] = ["servers", "images", "companion", "operation_job", "docs"];
+const CALM: [&str; 6] = ["servers", "images", "companion", "operation_job", "docs", "mesh"];
 /// How many test binaries of either list run at a time. They wait most of the time.
 const AT_A_TIME: usize = 2;
 /// Tests of one binary that run at a time; those that disturb the installation take turns by themselves.
 const THREADS: &str = "3";
-/// These leave an installation that is minutes younger, or other policies for a moment.
-const LAST: [&str; 2] = ["refusing", "uninstall"];
+/// It leaves other policies for a moment, and an installation that is minutes younger: after all others.
+const LATE: &str = "refusing";
+/// The end of an installation.
+const LAST: &str = "uninstall";
 /// What runs where the API server has no mutating admission policies: all others need a workload to be held.
 const WITHOUT_HOLDING: &str = "refusing";
 
@@ -131,9 +133,11 @@ fn install_and_test(
     // What needs processors, below all of this, has ended by the time that those are done.
     run_all(minutes, jobs(&phases.alone)?, 1);
     run_all(minutes, jobs(&phases.calm)?, AT_A_TIME);
+    run_all(minutes, jobs(&phases.late)?, 1);
     // An uninstall is the end of this installation, so it can't run twice.
-    let early: Vec<&Binary> = [&phases.sharing, &phases.alone, &phases.calm].into_iter().flatten().copied().collect();
-    again::run(minutes, &early, alone, |binary| job(filter, &stack, &times, binary))?;
+    let twice = [&phases.sharing, &phases.alone, &phases.calm, &phases.late];
+    let twice: Vec<&Binary> = twice.into_iter().flatten().copied().collect();
+    again::run(minutes, &twice, alone, |binary| job(filter, &stack, &times, binary))?;
     run_all(minutes, jobs(&phases.last)?, 1);
     let mut rows: Vec<String> = fs::read_to_string(&times)?.lines().map(str::to_owned).collect();
     rows.sort();
@@ -155,6 +159,7 @@ struct Phases<'b> {
     sharing: Vec<&'b Binary>,
     alone: Vec<&'b Binary>,
     calm: Vec<&'b Binary>,
+    late: Vec<&'b Binary>,
     last: Vec<&'b Binary>,
 }
 
@@ -163,7 +168,8 @@ fn phases<'b>(all: impl Iterator<Item = &'b Binary>) -> Phases<'b> {
     for binary in all {
         let name = binary.name.as_str();
         let phase = match name {
-            _ if LAST.contains(&name) => &mut phases.last,
+            LAST => &mut phases.last,
+            LATE => &mut phases.late,
             _ if SHARING.contains(&name) => &mut phases.sharing,
             _ if CALM.contains(&name) => &mut phases.calm,
             _ => &mut phases.alone,
@@ -173,7 +179,6 @@ fn phases<'b>(all: impl Iterator<Item = &'b Binary>) -> Phases<'b> {
     let place = |list: &[&str], binary: &Binary| list.iter().position(|name| *name == binary.name);
     phases.sharing.sort_by_key(|binary| place(&SHARING, binary));
     phases.calm.sort_by_key(|binary| place(&CALM, binary));
-    phases.last.sort_by_key(|binary| place(&LAST, binary));
     phases
 }
 
@@ -191,7 +196,7 @@ mod tests {
 
     #[test]
     fn what_shares_the_cluster_is_there_and_uninstall_comes_last() {
-        for name in SHARING.into_iter().chain(CALM).chain(LAST).chain([DUAL_STACK, WITHOUT_HOLDING]) {
+        for name in SHARING.into_iter().chain(CALM).chain([LATE, LAST, DUAL_STACK, WITHOUT_HOLDING]) {
             let file = workspace().join(format!("tests/e2e/tests/{name}.rs"));
             assert!(file.is_file(), "{}", file.display());
         }

@@ -206,6 +206,15 @@ pub(super) fn below(level: u8, program: &str) -> Command {
     command
 }
 
+/// Runs `program` while nobody else asks for its processor.
+///
+/// Not by a nice value: at the lowest one, too, what wakes up may wait for a slice of the other's time. Source: sched(7), `SCHED_IDLE`.
+pub(super) fn idle(program: &str) -> Command {
+    let mut command = Command::new("chrt");
+    command.args(["--idle", "0", program]);
+    command
+}
+
 /// The file for what a step says, named after it.
 pub(super) fn log(name: &str) -> anyhow::Result<PathBuf> {
     let directory = workspace().join("target/xtask-test");
