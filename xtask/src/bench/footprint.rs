@@ -95,22 +95,23 @@ pub(super) fn run(options: &Footprint, stack: &Stack, json: bool) -> anyhow::Res
             cpu_millicores: used.as_secs_f64() * 1000.0 / Duration::from_secs(options.seconds).as_secs_f64(),
         });
     }
-    let programs = [
-        ("hitless-agent", &stack.programs.agent),
-        ("hitless-controller", &stack.programs.controller),
-        ("kubectl-hitless", &stack.programs.cli),
-    ];
+    let programs = [("hitless-agent", &stack.programs.agent), ("hitless-controller", &stack.programs.controller)];
     let binary_mib =
         programs.iter().map(|(name, path)| Ok(((*name).to_owned(), file_mib(path)?))).collect::<anyhow::Result<_>>()?;
     drop(app);
+    said("processes", &rows)?;
     let holding = holding::measure(stack, options.holds)?;
+    said("holding", &holding)?;
     let many = |what: What, count: usize| {
         let count = Some(count).filter(|count| *count > 0);
         count.map(|count| many::measure(stack, what, count)).transpose()
     };
     let hostile = hostile::measure(stack)?;
+    said("hostile", &hostile)?;
     let replica_sets = many(What::ReplicaSets, options.replica_sets)?;
+    said("replica_sets", &replica_sets)?;
     let crowd = Some(options.connections).filter(|count| *count > 0).map(crowd::measure).transpose()?;
+    said("crowd", &crowd)?;
     let other_pods = many(What::Pods, options.other_pods)?;
     let figures =
         Figures { pods: options.pods, processes: rows, holding, replica_sets, other_pods, crowd, hostile, binary_mib };
@@ -144,6 +145,12 @@ pub(super) fn run(options: &Footprint, stack: &Stack, json: bool) -> anyhow::Res
     for (name, size) in &figures.binary_mib {
         println!("{name:<20} {size:6.1} MiB binary");
     }
+    Ok(())
+}
+
+/// What has been measured is said at once: half an hour of it would be lost if what follows failed.
+fn said(name: &str, figures: &impl Serialize) -> anyhow::Result<()> {
+    eprintln!("{name}: {}", serde_json::to_string(figures)?);
     Ok(())
 }
 

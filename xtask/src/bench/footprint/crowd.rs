@@ -22,7 +22,9 @@ pub(super) struct Crowd {
 
 pub(super) fn measure(connections: u32) -> anyhow::Result<Crowd> {
     let mut cargo = cargo();
-    cargo.args(["test", "-p", "hitless-agent", "--test", "crowd", "--", "measure", &connections.to_string()]);
+    // Without optimisation it is the compiler that is measured.
+    cargo.args(["test", "--profile", "sim", "-p", "hitless-agent", "--test", "crowd", "--", "measure"]);
+    cargo.arg(connections.to_string());
     let output = cargo.stderr(Stdio::inherit()).output().context("cargo test")?;
     ensure!(output.status.success(), "the measuring program failed");
     let text = String::from_utf8(output.stdout)?;
