@@ -1,6 +1,8 @@
 //! Whether the images that an operation needs are on the pod's node: nothing leaves service, and nothing is held, for one that
 //! is not (docs/contract.md#images-first).
 
+mod unfetched;
+
 use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::cmp::Reverse;
@@ -9,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use hitless_api::PullPolicy;
 use hitless_api::grant::ImageChange;
 use hitless_api::pod::PodView;
-use hitless_workloads::{Obstacle, Operation, PodIntent, image};
+use hitless_workloads::{Obstacle, PodIntent, image};
 use jiff::{SignedDuration, Timestamp};
 
 use super::refusals::Refusals;
@@ -20,8 +22,6 @@ use crate::snapshot::{NodePressure, Refusal, Snapshot};
 /// Where the registry is asked at every start, it has to have answered so recently.
 const FRESH: SignedDuration = SignedDuration::from_secs(30);
 
-/// So many prefetch pods have to be turned away by a node before its pod goes without.
-const TRIES: u32 = 2;
 /// With the second attempt an image counts as one that no registry has.
 const UNFETCHED_AFTER: u32 = 2;
 
@@ -91,60 +91,6 @@ impl<'a> Images<'a> {
         missing.min_by_key(|(_, known)| *known == Known::Old)
     }
 
-    /// Why nothing is fetched any more before the pod goes, in the words of who turned the prefetch pods away: it is not the image that they
-    /// speak of. The operation itself needs none of what they had no room for, and the kubelet pulls for the pod's own container; what comes
-    /// of that is verified, and taken back, as ever. Where the pod is made anew the next one may well find a place, and the quota of the one
-    /// that has gone.
-    pub(super) fn given_up(&self, intent: &PodIntent, pull: &Pull) -> Option<Cow<'_, str>> {
-        let Operation { containers, fetch, .. } = &*intent.operation;
-        let is_own = containers.values().chain(fetch.values()).any(|change| change.to == pull.image);
-        if !is_own {
-            return None;
-        }
-        // A digest of its own, which every wish asks for in every round.
-        let key = pull.key();
-        self.under_pressure(pull)
-            .or_else(|| self.rejected(&key))
-            .or_else(|| self.no_room(pull, &key))
-            .or_else(|| self.no_sandbox(&key))
-    }
-
-    /// Its node is short of something, and has been for a while.
-    fn under_pressure(&self, pull: &Pull) -> Option<Cow<'a, str>> {
-        let pressure = self.pressure(pull)?;
-        let is_lasting = pressure.lasts_from().is_some_and(|at| at <= self.now);
-        is_lasting.then(|| format!("node {} has {}", pull.node, pressure.condition).into())
-    }
-
-    /// Its kubelet has let no pod in: it is full, or shuts down.
-    fn rejected(&self, key: &str) -> Option<Cow<'a, str>> {
-        let mut words = None;
-        for attempt in self.attempts(key) {
-            match &attempt.state {
-                PrefetchState::Rejected { reason, message } => {
-                    words = words.or_else(|| (attempt.attempt >= TRIES).then(|| format!("{reason}: {message}").into()));
-                }
-                PrefetchState::NotBegun | PrefetchState::Pulling => {}
-                // Of the image somebody has said something.
-                PrefetchState::Fetched { .. } | PrefetchState::Failed { .. } => return None,
-            }
-        }
-        words
-    }
-
-    /// The API server has no room for it: a quota or a LimitRange.
-    fn no_room(&self, pull: &Pull, key: &str) -> Option<Cow<'_, str>> {
-        let refusal = self.refusal(pull, key).filter(|refusal| refusal.is_about_room());
-        refusal.map(|refusal| refusal.words.as_str().into())
-    }
-
-    /// Its kubelet makes no sandbox: there may be no address left.
-    fn no_sandbox(&self, key: &str) -> Option<Cow<'a, str>> {
-        let latest = self.attempts(key).first().filter(|latest| latest.state == PrefetchState::NotBegun)?;
-        let is_stuck = gives_up_at(latest).is_some_and(|at| at <= self.now);
-        is_stuck.then(|| format!("node {} makes no sandbox for pod {}", latest.node, latest.pod.name).into())
-    }
-
     /// Images of which registries have said in several attempts, somewhere, that they don't have them, or nothing.
     pub(super) fn unfetched(&self) -> BTreeSet<String> {
         let given_up = |attempts: &&Vec<&PrefetchView>| {
@@ -165,12 +111,24 @@ impl<'a> Images<'a> {
     }
 
     /// The operation with the images that admission gives new pods instead of those that the template names, as far as a prefetch pod has
-    /// shown that on the pod's node: a registry's mirror, a digest. Kubernetes would run those, too, and they can be pulled there.
+    /// shown that: a registry's mirror, a digest. Kubernetes would run those, too. Where the node has fetched one, it can be pulled there;
+    /// where no prefetch pod finds room, the kubelet pulls what admission has made of the image elsewhere, or in a pod that was turned away.
     pub(super) fn renamed(&self, pod: &PodView, intent: &PodIntent) -> Option<PodIntent> {
         intent.renamed(pod, |container, reference| {
-            let attempts = self.attempts(&Pull::of(pod, container, reference)?.key());
-            attempts.iter().filter(|each| each.is_fetched()).find_map(|each| each.rewritten.clone())
+            let pull = Pull::of(pod, container, reference)?;
+            let mut fetched = self.attempts(&pull.key()).iter().filter(|each| each.is_fetched()).peekable();
+            if fetched.peek().is_none() && self.given_up(intent, &pull).is_some() {
+                return self.rewritten_as(&pull);
+            }
+            fetched.find_map(|each| each.rewritten.clone())
         })
+    }
+
+    /// What admission has made of the image last, in a pod of the same namespace.
+    fn rewritten_as(&self, pull: &Pull) -> Option<String> {
+        let same = |each: &&&PrefetchView| each.image == pull.image && each.pod.namespace == pull.namespace;
+        let latest = self.rewritten.iter().filter(same).max_by_key(|each| (each.created, &each.pod.name))?;
+        latest.rewritten.clone()
     }
 
     /// The operation with images by digest, where that is needed. `chosen` is the digest that others of its workload have been
@@ -399,131 +357,4 @@ fn failure(attempt: &PrefetchView) -> Option<Known<'_>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    use std::sync::Arc;
-
-    use hitless_api::PodRef;
-    use k8s_openapi::api::core::v1::Pod;
-    use serde_json::json;
-
-    fn pod() -> PodView {
-        let pod: Pod = serde_json::from_value(json!({"metadata": {"namespace": "shop", "name": "set-0", "uid": "u"},
-            "spec": {"nodeName": "n1", "containers": [{"name": "web", "image": "r.io/web:v1"}]}}))
-        .unwrap();
-        PodView::from(&pod)
-    }
-
-    /// The pod leaves for good, and the one in its place has v2.
-    fn anew(pod: &PodView) -> PodIntent {
-        let intent = PodIntent::drain(pod);
-        let mut operation = Operation::clone(&intent.operation);
-        let change = ImageChange { from: "r.io/web:v1".to_owned(), to: "r.io/web:v2".to_owned() };
-        operation.fetch = BTreeMap::from([("web".to_owned(), change)]);
-        PodIntent { operation: Arc::new(operation), ..intent }
-    }
-
-    fn ended(pull: &Pull, attempt: u32, reason: &str) -> PrefetchView {
-        let (reason, message) = (reason.to_owned(), format!("{reason}: words"));
-        PrefetchView {
-            pod: PodRef { namespace: "shop".to_owned(), name: format!("fetch-{attempt}"), uid: format!("f{attempt}") },
-            key: pull.key(),
-            attempt,
-            node: "n1".to_owned(),
-            image: pull.image.clone(),
-            rewritten: None,
-            created: None,
-            deleting: false,
-            state: if reason.starts_with("OutOf") {
-                PrefetchState::Rejected { reason, message }
-            } else {
-                PrefetchState::Failed { reason, message }
-            },
-        }
-    }
-
-    /// In place, with something that changes.
-    fn in_place(pod: &PodView) -> PodIntent {
-        let mut operation = Operation::clone(&PodIntent::assumed(pod).operation);
-        let change = hitless_api::Change { from: None, to: Some("b".to_owned()) };
-        operation.annotations = BTreeMap::from([("a".to_owned(), change)]);
-        operation.containers = anew(pod).operation.fetch.clone();
-        PodIntent { operation: Arc::new(operation), ..anew(pod) }
-    }
-
-    /// Whether the pod waits for its image in this snapshot, and what is told if it goes without.
-    fn waits(snapshot: &Snapshot, now: Timestamp, pod: &PodView, intent: &PodIntent) -> (bool, Option<String>) {
-        let images = Images::new(snapshot, now);
-        let told = images.not_fetched(pod, intent).map(|(_, words)| words.into_owned());
-        (images.waiting(pod, intent).is_some() || images.waiting_for_answer(pod, intent).is_some(), told)
-    }
-
-    /// A node that is full, or a quota that is used up, turns the prefetch pod away and not the image.
-    #[test]
-    fn a_pod_goes_without_where_no_prefetch_pod_finds_room() {
-        let pod = pod();
-        for intent in [anew(&pod), in_place(&pod)] {
-            let pull = pulls(&pod, &intent).next().unwrap();
-            let with = |attempts: &[(u32, &str)], refused: Option<(u32, &str)>| {
-                let prefetches =
-                    attempts.iter().map(|(attempt, reason)| Arc::new(ended(&pull, *attempt, reason))).collect();
-                let mut snapshot = Snapshot { prefetches, ..Snapshot::default() };
-                let refusal = refused.map(|(tries, words)| {
-                    let image = Some((pull.namespace.clone(), pull.image.clone()));
-                    (pull.key(), Refusal { words: words.to_owned(), tries, at: Timestamp::UNIX_EPOCH, image })
-                });
-                snapshot.own_writes.refused.extend(refusal);
-                snapshot
-            };
-            let waits = |attempts: &[(u32, &str)], refused| {
-                waits(&with(attempts, refused), Timestamp::UNIX_EPOCH, &pod, &intent)
-            };
-            assert_eq!(waits(&[], None), (true, None));
-            assert_eq!(waits(&[(1, "OutOfpods")], None), (true, None), "it is tried again");
-            let told = Some("OutOfpods: OutOfpods: words".to_owned());
-            assert_eq!(waits(&[(2, "OutOfpods"), (1, "OutOfpods")], None), (false, told));
-            // Of the image nobody knows anything good.
-            assert_eq!(waits(&[(4, "OutOfcpu"), (3, "ErrImagePull")], None), (true, None));
-            assert_eq!(waits(&[(7, "ErrImagePull")], None), (true, None));
-            let signed = "admission webhook \"images\" denied the request: unsigned";
-            let quota =
-                "pods \"fetch-1\" is forbidden: exceeded quota: q, requested: pods=1, used: pods=4, limited: pods=4";
-            assert!(waits(&[], Some((1, quota))).0, "the container's own resources may be within");
-            assert_eq!(waits(&[], Some((2, quota))), (false, Some(quota.to_owned())));
-            // Some time later it is asked again, but not before the rules have let the pod go.
-            let (known, later) = (with(&[], Some((2, quota))), Timestamp::from_second(301).unwrap());
-            let images = Images::new(&known, later);
-            assert_eq!(images.waiting(&pod, &intent), None);
-            assert_eq!(images.waiting_for_answer(&pod, &intent).unwrap().reason(), "ImagePulling");
-            assert!(Images::new(&with(&[], Some((2, signed))), later).waiting(&pod, &intent).is_some());
-            assert!(!waits(&[], Some((2, "minimum memory usage per Container is 16Mi, but request is 1Mi"))).0);
-            // That may mean the image: its native controller's pod tells.
-            assert!(waits(&[], Some((2, signed))).0);
-            let refused = with(&[], Some((2, signed)));
-            let refused = Images::new(&refused, Timestamp::UNIX_EPOCH).refusals.by_others();
-            assert_eq!(refused.into_values().collect::<Vec<_>>(), [signed]);
-            assert!(Images::new(&with(&[], Some((2, quota))), Timestamp::UNIX_EPOCH).refusals.by_others().is_empty());
-        }
-    }
-
-    #[test]
-    fn nobody_waits_for_ever_for_a_sandbox_or_for_room_on_a_disk() {
-        let pod = pod();
-        let intent = in_place(&pod);
-        let pull = pulls(&pod, &intent).next().unwrap();
-        let at = |seconds| Timestamp::from_second(seconds).unwrap();
-        let mut attempt = ended(&pull, 1, "");
-        (attempt.state, attempt.created) = (PrefetchState::NotBegun, Some(at(0)));
-        let stuck = Snapshot { prefetches: vec![Arc::new(attempt)], ..Snapshot::default() };
-        assert!(waits(&stuck, at(59), &pod, &intent).0);
-        let (waits_on, told) = waits(&stuck, at(60), &pod, &intent);
-        assert!(!waits_on && told.unwrap().contains("no sandbox for pod fetch-1"));
-
-        let pressure = Some(NodePressure { condition: "DiskPressure", since: Some(at(0)) });
-        let node = crate::snapshot::NodeView { name: "n1".to_owned(), pressure, ..Default::default() };
-        let full = Snapshot { nodes: BTreeMap::from([("n1".to_owned(), Arc::new(node))]), ..Snapshot::default() };
-        assert!(waits(&full, at(119), &pod, &intent).0);
-        assert_eq!(waits(&full, at(120), &pod, &intent), (false, Some("node n1 has DiskPressure".to_owned())));
-    }
-}
+mod tests;
