@@ -14,7 +14,7 @@ pub(crate) const BUGS: &[Bug] = &[
     Bug {
         what: "a Hold is granted without waiting until its Services are seen open",
         changes: &[(
-            "crates/rollout/src/round/grants.rs",
+            "crates/rollout/src/round/grants/beginning.rs",
             "self.opening.then(|| WaitReason::ServicePublishing(names()))",
             "(self.opening && !MUTANT).then(|| WaitReason::ServicePublishing(names()))",
         )],
