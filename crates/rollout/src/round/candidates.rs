@@ -8,7 +8,7 @@ use hitless_api::pod::PodView;
 use hitless_api::{Grant, GrantOp, ObjectRef, Wait};
 use hitless_gate::{Candidate, Gate, Verdict};
 use hitless_workloads::{Obstacle, Operation, PodIntent, registry};
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 
 use super::companions::Companions;
 use super::dependency::Dependencies;
@@ -21,6 +21,7 @@ use super::lost::Lost;
 use super::pools::Members;
 use super::reload::Reloads;
 use super::removals::Removable;
+use super::start_up::down_from;
 use super::trials::Trials;
 use super::wait_reason::WaitReason;
 use super::wishes::{Wish, Wishes};
@@ -305,7 +306,13 @@ impl<'a> Basis<'a, '_> {
     /// How the pod is now: it may have been granted in this very round.
     pub(super) fn serving(&self, pod: &PodView, draft: &Draft<'_>) -> Serving {
         let taken = draft.reservation(&pod.id.namespace, &pod.id.uid).is_some() || self.ended.is_taken(&pod.id.uid);
-        Serving::of(pod, taken)
+        Serving::of(pod, taken && !self.is_down(pod, draft.now))
+    }
+
+    /// Its operation is over, and nobody knows until when it is not Ready: others would wait for it for ever.
+    fn is_down(&self, pod: &PodView, now: Timestamp) -> bool {
+        let mut own = self.ended.over().filter(|over| over.grant.pod.uid == pod.id.uid);
+        own.any(|over| down_from(self, over).is_some_and(|from| from <= now))
     }
 
     pub(super) fn verdict(

@@ -41,6 +41,8 @@ pub(super) struct Failure<'a> {
     pub(super) grant: &'a Grant,
     pub(super) result: &'a TransitionResult,
     pub(super) message: &'a str,
+    /// When it was reported.
+    pub(super) since: Timestamp,
     /// Index of the workload.
     pub(super) workload: Option<usize>,
     /// Pods of the version before were not Ready either: it says nothing of the version.
@@ -88,6 +90,11 @@ impl Ended<'_> {
     /// into would stop the replacement of all others. Nor does a node that does not end what it is to replace.
     pub(super) fn halting(&self) -> impl Iterator<Item = &Failure<'_>> {
         self.failures.iter().filter(|failure| !failure.result.is_of_pod_only())
+    }
+
+    /// Operations that are over and brought their pods' wishes no further.
+    pub(super) fn over(&self) -> impl Iterator<Item = &Failure<'_>> {
+        self.failures.iter().chain(&self.not_ready_after_end)
     }
 
     /// Whether the pod is being operated, or has its reservation still.
@@ -147,6 +154,7 @@ pub(super) fn derive<'a>(
                         grant,
                         result,
                         message: &transition.message,
+                        since: transition.since.0,
                         workload,
                         outside: (is_away || grant.stands.is_some()) && chance != Chance::Had,
                     };
@@ -154,7 +162,7 @@ pub(super) fn derive<'a>(
                     let has_passed = failure.outside && !is_away && chance == Chance::Taken;
                     let pod = wishes.pods.get(grant.pod.uid.as_str());
                     let overruled = has_passed || pod.is_some_and(|pod| transition.is_overruled(pod));
-                    let late = Late::of(&failure, transition.since.0, pod, now);
+                    let late = Late::of(&failure, pod, now);
                     over(granted, failure, overruled, late, wishes, snapshot, &mut endings);
                 }
             }
@@ -212,11 +220,11 @@ enum Late {
 }
 
 impl Late {
-    fn of(failure: &Failure<'_>, ended: Timestamp, pod: Option<&&PodView>, now: Timestamp) -> Self {
+    fn of(failure: &Failure<'_>, pod: Option<&&PodView>, now: Timestamp) -> Self {
         if failure.result.reason != TransitionResult::NOT_REPLACED {
             return Self::No;
         }
-        let until = ended.saturating_add(NOT_REPLACED_PATIENCE).unwrap_or(now);
+        let until = failure.since.saturating_add(NOT_REPLACED_PATIENCE).unwrap_or(now);
         match pod {
             Some(pod) if shows(failure.grant, pod) => Self::Replaced,
             Some(_) | None if now < until => Self::Until(until),

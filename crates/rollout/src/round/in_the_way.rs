@@ -79,8 +79,7 @@ impl Basis<'_, '_> {
         let uid = own.id.uid.as_str();
         let node = || own.node.clone().filter(|_| self.lost.has(uid)).map(Behind::NodeLost);
         // Of one that wishes something its own verdict tells.
-        let mut over = self.ended.failures.iter().chain(&self.ended.not_ready_after_end);
-        let mut is_over = || over.any(|failure| failure.grant.pod.uid == uid);
+        let is_over = || self.ended.over().any(|failure| failure.grant.pod.uid == uid);
         let is_asked = self.wishes.by_pod.contains_key(uid) || (self.ended.busy.contains(uid) && !is_over());
         let words = || own.containers.iter().find_map(companion::failure).filter(|_| !is_asked).map(Behind::NotRunning);
         let late = || {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use hitless_api::node_transition::AgentInfo;
 use hitless_api::pod::PodView;
-use hitless_api::{Grant, NodeTransitionSpec};
+use hitless_api::{Grant, NodeTransitionSpec, TransitionBudget};
+use hitless_gate::Budget;
 use hitless_rollout::gate_cache::GateCache;
 use hitless_rollout::prefetch::{NamePool, NodeImages};
 use hitless_rollout::round::{Round, Write, round};
@@ -99,4 +100,11 @@ pub(crate) fn grants(round: &Round) -> Option<Vec<Grant>> {
     });
     let writes: Vec<&Vec<Grant>> = writes.collect();
     (!writes.is_empty()).then(|| writes.into_iter().flatten().cloned().collect())
+}
+
+/// Of all pods of the namespace.
+pub(crate) fn two_may_be_away() -> Arc<Budget> {
+    let budget = json!({"apiVersion": "hitless.dev/v1alpha1", "kind": "TransitionBudget",
+        "metadata": {"name": "wide", "namespace": "shop"}, "spec": {"selector": {}, "maxUnavailable": 2}});
+    Arc::new(serde_json::from_value::<TransitionBudget>(budget).unwrap().into())
 }

@@ -7,12 +7,13 @@ use hitless_api::{Grant, GrantMode};
 use hitless_rollout::mode::{Mode, ServiceView};
 use hitless_rollout::round::{Companion, Round, WaitReason};
 use hitless_rollout::snapshot::{Evidence, OperationKey, Snapshot};
+use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Service;
 use serde_json::{Value, json};
 
 use crate::pause;
 use crate::removals::after;
-use crate::scene::{self, LONG_AGO, decide, grants, meta, transition, view};
+use crate::scene::{self, LONG_AGO, decide, grants, meta, transition, two_may_be_away, view};
 
 /// One of two pods of a ReplicaSet, which is to be restarted.
 pub(crate) fn pod(name: &str) -> Value {
@@ -74,6 +75,30 @@ fn the_last_pod_of_two_without_a_service_waits_until_the_other_one_serves_again_
     let grant = only(grants(&decide(&later)).unwrap());
     let reason = Mode::word(&grant.mode_reason);
     assert_eq!((grant.pod.name.as_str(), &grant.mode, reason), (other, &GrantMode::Leave, "UnknownGap"));
+}
+
+/// An operation of the other pod is over and has left it not Ready, so many minutes ago.
+#[test]
+fn a_pod_that_stays_down_after_its_operation_keeps_no_other_one_waiting_for_ever() {
+    let then = |minutes: i64| {
+        let first = decide(&snapshot(&[pod("one"), pod("two")]));
+        let grant = only(grants(&first).unwrap());
+        let (own, other) = if grant.pod.name == "one" { ("one", "two") } else { ("two", "one") };
+        let mut down = restarted(pod(own), &grant);
+        down["status"]["conditions"][0]["status"] = json!("False");
+        let since = scene::now().checked_sub(SignedDuration::from_mins(minutes)).unwrap();
+        let report = json!([{"id": grant.id, "granted": grant.granted, "phase": "Returning", "since": since,
+            "result": {"outcome": "Done", "reason": "ReadyPending"}}]);
+        let mut over = after(snapshot(&[down, pod(other)]), &first);
+        over.budgets = vec![two_may_be_away()];
+        over.evidence.insert(OperationKey::granted(&grant), Evidence::NotReady);
+        over.node_transitions = BTreeMap::from([("n1".to_owned(), Arc::new(transition(vec![grant], &report)))]);
+        let round = decide(&over);
+        (waits(&round, other).map(WaitReason::reason), round.wake_at)
+    };
+    let at = scene::now().checked_add(SignedDuration::from_mins(9)).unwrap();
+    assert_eq!(then(1), (Some("SiblingAway"), Some(at)));
+    assert_ne!(then(11).0, Some("SiblingAway"));
 }
 
 /// A Deployment's only pod, to which this Service leads. `companion`: the annotation of its workload.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hitless_api::pod::PodView;
-use hitless_api::{Grant, GrantMode, TransitionBudget};
+use hitless_api::{Grant, GrantMode};
 use hitless_rollout::gate_cache::GateCache;
 use hitless_rollout::mode::Mode;
 use hitless_rollout::round::{Explanation, WaitReason, explain};
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::blips::{Is, V1, rollout};
 use crate::last_endpoint;
 use crate::pause;
-use crate::scene::{agent, decide, grants, now, transition, view};
+use crate::scene::{agent, decide, grants, now, transition, two_may_be_away, view};
 use crate::siblings::{alone, waits_for};
 use crate::stateful_set::granted;
 
@@ -136,10 +136,7 @@ fn both_may_go(features: &[&str], mode: Option<&str>) -> Snapshot {
         restart(one);
         restart(other);
     });
-    let budget = json!({"apiVersion": "hitless.dev/v1alpha1", "kind": "TransitionBudget",
-        "metadata": {"name": "wide", "namespace": "shop"}, "spec": {"selector": {}, "maxUnavailable": 2}});
-    let budget: TransitionBudget = serde_json::from_value(budget).unwrap();
-    snapshot.budgets = vec![Arc::new(budget.into())];
+    snapshot.budgets = vec![two_may_be_away()];
     let node = NodeTransitionView { agent: Some(agent(features)), ..transition(Vec::new(), &json!([])) };
     snapshot.node_transitions = BTreeMap::from([("n1".to_owned(), Arc::new(node))]);
     snapshot

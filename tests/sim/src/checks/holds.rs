@@ -223,8 +223,7 @@ pub(super) fn stand_in<'p>(
     pod: &PodView,
     others: impl Iterator<Item = &'p PodView> + Clone,
 ) -> bool {
-    // Where ports are drawn, all that is declared has a name. Elsewhere not all pods are made with the ports that they have.
-    let declares = |pod: &PodView, number: u16| ports(pod).any(|port| port.port == number && port.name.is_some());
+    let declares = |pod: &PodView, number: u16| ports(pod).any(|port| port.port == number);
     let answers = |target: &Target, other: &PodView| match target {
         Target::Number(number) => declares(other, *number) || !declares(pod, *number),
         Target::Name(_) => leads_by(target, other),
@@ -242,6 +241,16 @@ fn ports(pod: &PodView) -> impl Iterator<Item = &PortView> {
 pub(super) fn is_lost(snapshot: &Snapshot, pod: &PodView) -> bool {
     let node = pod.node.as_ref().and_then(|node| snapshot.nodes.get(node));
     !pod.available() && node.is_some_and(|node| node.not_ready_since.is_some())
+}
+
+/// Its operation is over, and it is not available: nobody has to wait until it is back, if it ever is.
+fn is_left_down(snapshot: &Snapshot, pod: &PodView) -> bool {
+    let is_own = |grant: &&Grant| grant.pod.uid == pod.id.uid;
+    let mut all = snapshot.node_transitions.values();
+    let is_over = |view: &NodeTransitionView| {
+        view.spec.grants.iter().any(|grant| is_own(&grant)) && !view.unfinished().any(|grant| is_own(&grant))
+    };
+    !pod.available() && all.any(|view| is_over(view))
 }
 
 /// What comes to the node of `pod` may go to `other`, too.
@@ -282,7 +291,7 @@ fn needed(snapshot: &Snapshot, steps: &[Step], grant: &Grant) -> Result<Vec<Need
             all.map(|other| &**other).filter(|other| leads(service, other))
         };
         let is_taken = |other: &PodView| other.terminating || taken.contains(other.id.uid.as_str());
-        let is_away = |other: &PodView| is_taken(other) && !is_lost(snapshot, other);
+        let is_away = |other: &PodView| is_taken(other) && !is_lost(snapshot, other) && !is_left_down(snapshot, other);
         // One that is not Ready must not get connections, so the Service can't be opened.
         let there = others().filter(|other| !is_away(other));
         let sent_to = there.clone().filter(|other| other.available() && is_sent_to(service, pod, other));
