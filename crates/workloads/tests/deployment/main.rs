@@ -5,6 +5,8 @@ mod halts;
 #[cfg(test)]
 mod labels;
 #[cfg(test)]
+mod opting;
+#[cfg(test)]
 mod pauses;
 #[cfg(test)]
 mod property;

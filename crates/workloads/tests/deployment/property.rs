@@ -184,3 +184,11 @@ fn scaled_to_nothing_and_back_before_a_pod_has_gone() {
     world.settle();
     assert_at_rest(&world);
 }
+
+#[test]
+fn what_was_decided_before_its_owner_changed_the_template_once_more_makes_nobody_restart() {
+    use Action::{Commit, Decide, SetChart, SetImage, Step};
+    let mut world = run(&[SetImage(2), Step, SetChart(1), Step, SetChart(0), SetImage(1), Decide, SetChart(1), Commit]);
+    world.settle();
+    assert_at_rest(&world);
+}

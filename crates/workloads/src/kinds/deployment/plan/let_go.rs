@@ -22,10 +22,11 @@ impl<'a> Planner<'a> {
     }
 
     /// Takes everything of ours off, then lifts the guard's pause. A pause without the mark is somebody else's. `tells`: what lifting it
-    /// means.
+    /// means. What tells of which annotations pods are goes after that: its owner may wish another version before.
     pub(super) fn let_go(&self, tells: Option<EventNote>) -> Option<Write> {
-        let strip = || self.strip(&[labels::HISTORY, labels::LIVE]);
-        self.restore_template().or_else(strip).or_else(|| Some(self.unpause()?.telling(tells)))
+        let kept = || self.strip(&[labels::HISTORY]);
+        let unpause = || Some(self.unpause()?.telling(tells));
+        self.restore_template().or_else(kept).or_else(unpause).or_else(|| self.strip(&[labels::LIVE]))
     }
 
     /// Gives a ReplicaSet that was left in mid-rollout the last template that was complete. An `undo` to it would carry the
