@@ -1,4 +1,6 @@
 # The two images of Hitless: `docker build --target agent .` and `docker build --target controller .`
+# `--build-arg HITLESS_COMMIT=$(git rev-parse --short=12 HEAD)` tells both programs their commit, which they say in their logs and to
+# `kubectl hitless version`: the repository itself is not sent to the builder. Without it they say that they do not know it.
 # The reference server of the demo: `docker build --target echo --build-arg VERSION=v1 .`
 #
 # Each is static binaries in an empty image. `cargo xtask` makes the same images from the stages below without a
@@ -11,6 +13,8 @@ COPY . .
 ENV RUSTFLAGS="-C target-feature=+crt-static"
 
 FROM source AS build
+ARG HITLESS_COMMIT=
+ENV HITLESS_COMMIT=${HITLESS_COMMIT}
 RUN cargo build --locked --release --target x86_64-unknown-linux-gnu -p hitless-agent -p hitless-controller \
     && mkdir /out \
     && cp target/x86_64-unknown-linux-gnu/release/hitless-agent target/x86_64-unknown-linux-gnu/release/hitless-controller /out/
