@@ -13,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::companions::Companions;
 use super::dependency::Dependencies;
 use super::draft::Draft;
-use super::endings::Ended;
+use super::endings::{Ended, Failure};
 use super::gaps::Learned;
 use super::images::Images;
 use super::losses::Known;
@@ -21,12 +21,11 @@ use super::lost::Lost;
 use super::pools::Members;
 use super::reload::Reloads;
 use super::removals::Removable;
-use super::start_up::down_from;
 use super::trials::Trials;
 use super::wait_reason::WaitReason;
 use super::wishes::{Wish, Wishes};
 use super::{Forecast, PodVerdict};
-use crate::mode::{Gaps, OperationSettings, PodContext, Policies, Serving, Traffic, WorkloadFacts};
+use crate::mode::{Gaps, OperationSettings, PodContext, Policies, Serving, Traffic, WorkloadFacts, start_seconds};
 use crate::pools::Pools;
 use crate::snapshot::Snapshot;
 
@@ -312,7 +311,16 @@ impl<'a> Basis<'a, '_> {
     /// Its operation is over, and nobody knows until when it is not Ready: others would wait for it for ever.
     fn is_down(&self, pod: &PodView, now: Timestamp) -> bool {
         let mut own = self.ended.over().filter(|over| over.grant.pod.uid == pod.id.uid);
-        own.any(|over| down_from(self, over).is_some_and(|from| from <= now))
+        own.any(|over| self.down_from(over).is_some_and(|from| from <= now))
+    }
+
+    /// When a pod whose operation is over, and that is not Ready, has had as long again as its owner allows for a start: from then on nobody
+    /// knows until when it is down.
+    pub(super) fn down_from(&self, over: &Failure<'_>) -> Option<Timestamp> {
+        let pod = self.wishes.pods.get(over.grant.pod.uid.as_str()).filter(|pod| !pod.ready() && !pod.terminating)?;
+        let plan = self.wishes.workload_of(pod).map(|workload| &self.wishes.plans[workload]);
+        let allowed = start_seconds(pod, plan.and_then(|plan| plan.progress_deadline_seconds));
+        over.since.saturating_add(SignedDuration::from_secs(allowed.into())).ok()
     }
 
     pub(super) fn verdict(

@@ -9,7 +9,6 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::candidates::Basis;
 use super::companions::is_moving;
-use super::endings::Failure;
 use super::events::{note, regarding};
 use crate::mode::start_seconds;
 
@@ -50,15 +49,6 @@ pub(super) fn ready_by(plan: &Plan, pod: &PodView) -> Option<Timestamp> {
     started.max().or(pod.created)?.saturating_add(allowed).ok()
 }
 
-/// When a pod whose operation is over, and that is not Ready, has had as long again as its owner allows for a start: from then on nobody
-/// knows until when it is down.
-pub(super) fn down_from(basis: &Basis<'_, '_>, over: &Failure<'_>) -> Option<Timestamp> {
-    let pod = basis.wishes.pods.get(over.grant.pod.uid.as_str()).filter(|pod| !pod.ready() && !pod.terminating)?;
-    let plan = basis.wishes.workload_of(pod).map(|workload| &basis.wishes.plans[workload]);
-    let allowed = start_seconds(pod, plan.and_then(|plan| plan.progress_deadline_seconds));
-    over.since.saturating_add(SignedDuration::from_secs(allowed.into())).ok()
-}
-
 /// When either is next the case with a pod that others wait for.
 fn late_at(basis: &Basis<'_, '_>, now: Timestamp) -> Option<Timestamp> {
     let moving = basis.wishes.plans.iter().filter(|plan| is_moving(plan));
@@ -66,7 +56,7 @@ fn late_at(basis: &Basis<'_, '_>, now: Timestamp) -> Option<Timestamp> {
         let pods = basis.wishes.pods_of(plan).filter(|pod| !pod.ready() && !plan.behind.contains(&pod.id.uid));
         pods.filter_map(|pod| ready_by(plan, pod))
     });
-    let down = basis.ended.over().filter_map(|over| down_from(basis, over));
+    let down = basis.ended.over().filter_map(|over| basis.down_from(over));
     starting.chain(down).filter(|at| *at > now).min()
 }
 
