@@ -106,6 +106,10 @@ fn parts(options: &Test, minutes: &Minutes, privileged: bool) -> anyhow::Result<
         } else {
             Vec::new()
         };
+        // Before anything that has the directory of the tests' build to itself for long.
+        if privileged && wanted(Part::E2e) {
+            minutes.step("build the plugin", Output::Shown, &mut hitless_e2e::build::plugin())?;
+        }
         let mut long = if wanted(Part::Unit) { long_jobs(&binaries)? } else { VecDeque::new() };
         if wanted(Part::Lint) {
             long.push_front(clippy());

@@ -9,8 +9,7 @@ use anyhow::{Context as _, ensure};
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// Name of the setting that chooses another cargo profile than `release`, for quick rounds.
 pub const PROFILE: &str = "HITLESS_PROFILE";
-/// The profile of what is in no image of hitless: the plugin, and what tests run beside it. To link it as the images' programs are linked
-/// takes longer than these themselves, and shows nothing.
+/// The profile of what runs in pods beside hitless. To link it as hitless itself is linked takes as long as that, and shows nothing.
 const QUICK: &str = "fast";
 
 /// The built programs.
@@ -44,7 +43,7 @@ pub fn workspace() -> PathBuf {
 impl Programs {
     /// Builds what has changed; cargo's own progress goes to standard error.
     pub fn build() -> anyhow::Result<Self> {
-        for (name, mut cargo) in Self::commands() {
+        for (name, mut cargo) in [("the plugin", plugin())].into_iter().chain(Self::commands()) {
             let status = cargo.status().context("run cargo")?;
             ensure!(status.success(), "cargo could not build {name}");
         }
@@ -53,18 +52,18 @@ impl Programs {
 
     /// Builds the plugin alone and returns its path.
     pub fn build_cli() -> anyhow::Result<PathBuf> {
-        let status = command(QUICK, &["kubectl-hitless"]).status().context("run cargo")?;
+        let status = plugin().status().context("run cargo")?;
         ensure!(status.success(), "cargo could not build kubectl-hitless");
         Ok(Self::built(&profile()).cli)
     }
 
-    /// What [`Programs::build`] runs, and what each builds.
+    /// What [`Programs::build`] runs for what is in images, and what each builds.
     #[must_use]
     pub fn commands() -> [(&'static str, Command); 2] {
         // Apart, as in the Dockerfile: cargo gives all packages of one build the features that any of them wishes of a library.
         let shipped = command(&profile(), &["hitless-agent", "hitless-controller"]);
-        let others = command(QUICK, &["kubectl-hitless", "hitless-load", "hitless-streams"]);
-        [("hitless", shipped), ("the plugin, load and streams", others)]
+        let others = command(QUICK, &["hitless-load", "hitless-streams"]);
+        [("hitless", shipped), ("load and streams", others)]
     }
 
     /// The programs of an earlier [`Programs::build`] of this profile.
@@ -85,7 +84,7 @@ impl Programs {
         Self {
             agent: shipped.join("hitless-agent"),
             controller: shipped.join("hitless-controller"),
-            cli: others.join("kubectl-hitless"),
+            cli: target.join("debug/kubectl-hitless"),
             echo_server: others.join("echo-server"),
             load: others.join("load"),
             tutorial_client: others.join("tutorial-client"),
@@ -114,6 +113,15 @@ pub fn as_from_a_shell(mut command: Command) -> Command {
     };
     told.filter(is_told).for_each(|name| _ = command.env_remove(name));
     command
+}
+
+/// The plugin as the tests of its own package have it, with the features of the whole workspace: it is built for them anyway.
+#[must_use]
+pub fn plugin() -> Command {
+    let mut cargo = cargo();
+    cargo.args(["build", "--locked", "--profile", "test", "--workspace", "--exclude", "hitless-sim"]);
+    cargo.args(["--bin", "kubectl-hitless"]);
+    cargo
 }
 
 fn profile() -> String {
