@@ -29,7 +29,7 @@ const MANY: u32 = 20_000;
 const BYTES_EACH: u32 = 44;
 /// As many as a node can have for one busy pod.
 const VERY_MANY: u32 = 200_000;
-const PATIENCE: Duration = Duration::from_mins(2);
+const PATIENCE: Duration = Duration::from_mins(10);
 
 type Test = fn(&Lab);
 

@@ -19,9 +19,12 @@ use super::minutes::{Minutes, Output, idle};
 const E2E: &str = "tests/e2e";
 /// Packages of which only the tests of the library run without root.
 const PRIVILEGED: [&str; 2] = ["crates/kernel", "tests/cluster"];
-/// What keeps processors busy for long and waits for nothing: it runs beside the end-to-end tests, which mostly wait, and below
-/// them. The longest first.
-const LONG: [(&str, &str); 4] = [
+/// What keeps processors busy for long, and has a clock of its own or none: it runs beside the end-to-end tests, which mostly wait, and
+/// below them. The longest first.
+const LONG: [(&str, &str); 7] = [
+    ("controller", "simulation"),
+    ("crates/workloads", "deployment"),
+    ("crates/workloads", "colla_set"),
     ("crates/gate", "ledger_model"),
     ("crates/gate", "cluster_ledger_model"),
     ("crates/gate", "invariants"),
