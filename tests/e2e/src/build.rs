@@ -77,6 +77,14 @@ impl Programs {
         Ok(programs)
     }
 
+    /// The one of this name that is in an image.
+    #[must_use]
+    pub fn named(&self, name: &str) -> Option<&PathBuf> {
+        let Self { agent, controller, cli: _, echo_server, load, tutorial_client, streams_server, streams } = self;
+        let all = [agent, controller, echo_server, load, tutorial_client, streams_server, streams];
+        all.into_iter().find(|path| path.file_name().is_some_and(|own| own == name))
+    }
+
     fn built(profile: &str) -> Self {
         let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace().join("target"), PathBuf::from);
         let shipped = target.join(TARGET).join(profile);

@@ -350,8 +350,7 @@ impl Stack {
     /// A stage of the Dockerfile with the programs that were built already.
     fn stage(&self, stage: &str) -> anyhow::Result<ImageSpec> {
         let dockerfile = fs::read_to_string(workspace().join("Dockerfile"))?;
-        let directory = self.programs.agent.parent().context("the programs are in no directory")?;
-        let built = |path: &str| path.strip_prefix("/out/").map(|name| directory.join(name));
+        let built = |path: &str| self.programs.named(path.strip_prefix("/out/")?).cloned();
         Ok(hitless_cluster::image::from_dockerfile(&dockerfile, stage, built)?)
     }
 }
