@@ -123,12 +123,12 @@ pub fn as_from_a_shell(mut command: Command) -> Command {
     command
 }
 
-/// The plugin as the tests of its own package have it, with the features of the whole workspace: it is built for them anyway.
+/// The plugin as a test of its own package has it, which runs it, among all tests: there it is built anyway, and with other features all
+/// libraries would be compiled once more.
 #[must_use]
 pub fn plugin() -> Command {
     let mut cargo = cargo();
-    cargo.args(["build", "--locked", "--profile", "test", "--workspace", "--exclude", "hitless-sim"]);
-    cargo.args(["--bin", "kubectl-hitless"]);
+    cargo.args(["test", "--locked", "--no-run", "--workspace", "--exclude", "hitless-sim", "--test", "consoles"]);
     cargo
 }
 
