@@ -1,5 +1,6 @@
 //! Copies the sources, puts the bugs in, and builds the simulation with them.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -79,8 +80,17 @@ pub(crate) fn planted(workspace: &Path, tree: &Path) -> Vec<(PathBuf, String)> {
     // Both workspaces are built into one directory, for the sake of the libraries. With equal versions cargo would take the one's
     // crates for the other's.
     let manifest = manifest.replacen(version, "version = \"0.0.0-mutants\"", 1);
-    changed.push((tree.join("Cargo.toml"), manifest.replace(members, &format!("members = {MEMBERS:?}"))));
+    let manifest = manifest.replace(members, &format!("members = {MEMBERS:?}"));
+    changed.push((tree.join("Cargo.toml"), quick_to_build(&manifest)));
     changed
+}
+
+/// The crates of the workspace with little optimisation: a bug is found within seconds, and all of it takes minutes more to compile. The
+/// libraries stay as the simulation without bugs has them, so nobody compiles them twice.
+fn quick_to_build(manifest: &str) -> String {
+    let (before, after) = manifest.split_once("\n[profile.sim]\n").unwrap();
+    assert!(after.contains("\n[profile.sim.package.\"*\"]\n"), "libraries have a level of their own");
+    format!("{before}\n[profile.sim]\n{}", after.replacen("opt-level = 3\n", "opt-level = 1\n", 1))
 }
 
 pub(crate) fn build(workspace: &Path, tree: &Path, target: &Path) -> PathBuf {
@@ -92,9 +102,12 @@ pub(crate) fn build(workspace: &Path, tree: &Path, target: &Path) -> PathBuf {
     cargo.args(["build", "--quiet", "--profile", "sim", "-p", "hitless-sim"]).current_dir(tree);
     cargo.env("CARGO_TARGET_DIR", target);
     // What cargo tells this test: build scripts of libraries would run again, and all that depends on them would be compiled anew.
-    let told =
-        std::env::vars_os().map(|(name, _)| name).filter(|name| name.to_string_lossy().starts_with("CARGO_PKG_"));
-    told.for_each(|name| _ = cargo.env_remove(name));
+    let told = std::env::vars_os().map(|(name, _)| name);
+    let is_told = |name: &OsString| {
+        let name = name.to_string_lossy();
+        ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|prefix| name.starts_with(prefix))
+    };
+    told.filter(is_told).for_each(|name| _ = cargo.env_remove(name));
     assert!(cargo.status().unwrap().success(), "the simulation with the bugs does not build");
     target.join("sim/hitless-sim-mutants")
 }
