@@ -14,6 +14,8 @@ use jiff::Timestamp;
 pub struct Memory {
     agents: BTreeMap<String, AgentState>,
     evidence: BTreeMap<OperationKey, Evidence>,
+    /// Operations whose agents had reported their end when the round began.
+    ended: BTreeSet<OperationKey>,
     own_writes: OwnWrites,
     reloads: Finds,
     term: Term,
@@ -41,14 +43,16 @@ impl Memory {
     /// Takes note of which nodes have an agent, and drops evidence of operations that are over.
     pub fn observe(&mut self, snapshot: &Snapshot, now: Timestamp) {
         self.agents = snapshot.agent_states(&self.agents, now);
+        let nodes = snapshot.node_transitions.values();
+        let ended = nodes.flat_map(|node| node.spec.grants.iter().filter(|grant| node.has_ended(grant)));
+        self.ended = ended.map(OperationKey::granted).collect();
         if self.evidence.is_empty() {
             return;
         }
         let granted = snapshot.node_transitions.values().flat_map(|node| &node.spec.grants);
-        let mut live: BTreeSet<OperationKey> =
-            granted.map(|grant| OperationKey { id: grant.id.clone(), since: grant.granted.0 }).collect();
+        let mut live: BTreeSet<OperationKey> = granted.map(OperationKey::granted).collect();
         let reserved = snapshot.ledgers.values().flat_map(|ledger| ledger.spec.reservations.values());
-        live.extend(reserved.map(|place| OperationKey { id: place.id.clone(), since: place.since.0 }));
+        live.extend(reserved.map(OperationKey::reserved));
         self.evidence.retain(|operation, _| live.contains(operation));
     }
 
@@ -68,6 +72,7 @@ impl Memory {
     /// What was true in one term need not be so in the next.
     pub fn end_of_term(&mut self) {
         self.evidence.clear();
+        self.ended.clear();
         self.own_writes = OwnWrites::of_new_term();
         self.reloads.clear();
         self.term = Term::default();
@@ -101,9 +106,11 @@ impl Memory {
         self.term.read.insert(workload.uid.clone());
     }
 
-    /// A pod was read afresh.
+    /// A pod was read afresh in this round. How one is in the middle of its operation says nothing of the end; that it is gone does.
     pub fn prove(&mut self, operation: OperationKey, evidence: Evidence) {
-        self.evidence.insert(operation, evidence);
+        if evidence == Evidence::Gone || self.ended.contains(&operation) {
+            self.evidence.insert(operation, evidence);
+        }
     }
 
     /// A write was not answered.
@@ -119,5 +126,61 @@ impl Memory {
     /// A write has succeeded.
     pub fn certain(&mut self, write: &Write) {
         write.succeeded(&mut self.own_writes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use hitless_api::{Grant, NodeTransitionSpec};
+    use hitless_rollout::snapshot::{NodeTransitionView, Version};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// A pod is drained. `result`: what its agent reports.
+    fn draining(result: &Value) -> (Snapshot, OperationKey) {
+        let grant = json!({"id": "uid-web.drain", "epoch": 1, "pod": {"namespace": "shop", "name": "web", "uid": "uid-web"},
+            "op": "Drain", "mode": "Leave", "containers": {}, "before": {}, "drain": {}, "verify": {},
+            "granted": "2026-01-02T00:00:00.000000Z", "ttlSeconds": 60});
+        let report = json!([{"id": "uid-web.drain", "granted": "2026-01-02T00:00:00.000000Z", "phase": "Draining",
+            "since": "2026-01-02T00:00:00.000000Z", "result": result}]);
+        let grant: Grant = serde_json::from_value(grant).unwrap();
+        let operation = OperationKey::granted(&grant);
+        let view = NodeTransitionView {
+            node: "n1".to_owned(),
+            version: Version { uid: "t".to_owned(), resource_version: "1".to_owned() },
+            fence: None,
+            spec: NodeTransitionSpec {
+                node_uid: "uid-n1".to_owned(),
+                epoch: 1,
+                grants: vec![grant],
+                propagation: None,
+            },
+            agent: None,
+            transitions: serde_json::from_value(report).unwrap(),
+        };
+        let node_transitions = BTreeMap::from([("n1".to_owned(), Arc::new(view))]);
+        (Snapshot { node_transitions, ..Snapshot::default() }, operation)
+    }
+
+    #[test]
+    fn what_was_read_in_the_middle_of_an_operation_proves_nothing_of_its_end() {
+        let read = |result: Value, evidence: Evidence| {
+            let (snapshot, operation) = draining(&result);
+            let mut memory = Memory::default();
+            memory.observe(&snapshot, Timestamp::UNIX_EPOCH);
+            memory.prove(operation.clone(), evidence);
+            // Its end is reported before the next round.
+            let (mut ended, _) = draining(&json!({"outcome": "Done", "reason": "Done"}));
+            memory.observe(&ended, Timestamp::UNIX_EPOCH);
+            memory.fill(&mut ended);
+            ended.evidence.get(&operation).cloned()
+        };
+        let done = json!({"outcome": "Done", "reason": "Done"});
+        assert_eq!(read(Value::Null, Evidence::Ready), None);
+        assert_eq!(read(Value::Null, Evidence::Gone), Some(Evidence::Gone));
+        assert_eq!(read(done, Evidence::Ready), Some(Evidence::Ready));
     }
 }

@@ -110,7 +110,8 @@ impl NodeTransitionView {
     }
 
     /// Whether the agent has reported that the grant's operation is over.
-    pub(crate) fn has_ended(&self, grant: &Grant) -> bool {
+    #[must_use]
+    pub fn has_ended(&self, grant: &Grant) -> bool {
         self.transition(grant).is_some_and(|transition| transition.result.is_some())
     }
 }

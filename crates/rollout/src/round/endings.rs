@@ -70,7 +70,8 @@ pub(super) struct Ended<'a> {
     /// never free in between. Without it a pod whose old image is as bad as the new one could never be mended. With the
     /// grants that have ended.
     pub(super) transfers: BTreeMap<&'a str, (&'a str, &'a Grant)>,
-    /// Operations that are over and speak for nothing else, on pods that are not Ready and wish nothing: their reservations stay.
+    /// Operations that are over and speak for nothing else, on pods that are not Ready: their reservations stay, or go to what the pods wish
+    /// ([`Self::transfers`]).
     pub(super) not_ready_after_end: Vec<Failure<'a>>,
     /// Pods with containers that the kubelet is still to replace, though their operation has ended.
     pub(super) late: BTreeSet<&'a str>,
@@ -326,7 +327,10 @@ fn over<'a>(
             ended.failed_but_serving.insert(&failure.grant.pod.uid);
         }
         ended.failures.push(failure);
-    } else if !proven && pod.is_some_and(|pod| !pod.ready() && !pod.terminating) && !may_be_transferred {
+    } else if !proven
+        && pod.is_some_and(|pod| !pod.ready() && !pod.terminating)
+        && (is_transferred || !may_be_transferred)
+    {
         ended.not_ready_after_end.push(failure);
     }
 }

@@ -63,7 +63,9 @@ pub(super) fn tell<'g>(
     (trials, overdue, lost): (&Trials<'_>, &Overdue<'_>, &Lost<'_>),
     draft: &Draft<'_>,
 ) -> &'g hitless_gate::Gate {
-    let recently_ready = wishes.world.recently_ready.keys().copied();
+    // A kubelet that is late may take such a pod away at any moment, whatever is wished of it meanwhile.
+    let late = ended.transfers.keys().copied().filter(|uid| ended.late.contains(uid));
+    let recently_ready = wishes.world.recently_ready.keys().copied().chain(late);
     let updated = trials.updated.iter().copied();
     gate.tell(&failed(ended), recently_ready, updated, overdue.uids(), lost.uids(), held(wishes, ended, draft))
 }
@@ -270,7 +272,11 @@ fn failed(ended: &Ended<'_>) -> BTreeSet<String> {
 fn held(wishes: &Wishes<'_>, ended: &Ended<'_>, draft: &Draft<'_>) -> BTreeMap<String, Reserved> {
     let all = draft.snapshot.node_transitions.values();
     let all = all.flat_map(|view| view.spec.grants.iter().filter(|grant| view.has_ended(grant)));
-    let is_down = |grant: &&Grant| wishes.pods.get(grant.pod.uid.as_str()).is_some_and(|pod| !pod.ready());
+    // One that has left for good is not Ready on purpose.
+    let is_down = |grant: &&Grant| {
+        let pod = wishes.pods.get(grant.pod.uid.as_str()).filter(|_| grant.op != GrantOp::Drain);
+        pod.is_some_and(|pod| !pod.ready() && !pod.terminating)
+    };
     let over: BTreeSet<(&str, Timestamp)> =
         all.filter(is_down).map(|grant| (grant.pod.uid.as_str(), grant.granted.0)).collect();
     let reserved = |uid: &String, since: Timestamp| {

@@ -35,7 +35,8 @@ impl<'a> Trials<'a> {
                 if !lost.has(uid) {
                     updated.push(uid);
                 }
-                if pod.available() && !ended.is_taken(uid) && !wishes.world.recently_ready.contains_key(uid) {
+                let is_new = wishes.world.recently_ready.contains_key(uid) || ended.late.contains(uid);
+                if pod.available() && !ended.is_taken(uid) && !is_new {
                     verified.insert(index);
                 }
             }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hitless_gate::Consumption;
-use hitless_rollout::round::{Lasting, Round, Write};
+use hitless_rollout::round::{Lasting, Round, WaitReason, Write};
 use hitless_rollout::snapshot::{Evidence, OperationKey};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -55,6 +55,30 @@ fn once_they_are_its_place_ends_when_the_pod_is_ready() {
     assert_eq!(place(1, true, |_| {}).0, Some(0));
     let down = |pod: &mut Value| pod["status"]["conditions"][0]["status"] = json!("False");
     assert_ne!(place(1, true, down).0, Some(0));
+}
+
+/// Something else is wished of it, which can't begin before the kubelet has replaced them.
+#[test]
+fn its_place_is_kept_too_where_another_restart_waits_for_it() {
+    let first = decide(&snapshot(&[pod("one"), pod("two")]));
+    let grant = only(grants(&first).unwrap());
+    let report = json!([{"id": grant.id, "granted": grant.granted, "phase": "Returning", "since": scene::now(),
+        "result": {"outcome": "Failed", "reason": "NotReplaced"}}]);
+    let mut pods = ["one", "two"].map(pod);
+    let own = usize::from(grant.pod.name == "two");
+    for (name, change) in &grant.annotations {
+        pods[own]["metadata"]["annotations"][name] = change.to.clone().into();
+    }
+    pods[own]["metadata"]["annotations"]["hitless.dev/restart"] = json!("again");
+    let mut ended = after(snapshot(&pods), &first);
+    ended.evidence.insert(OperationKey::granted(&grant), Evidence::Ready);
+    ended.node_transitions = BTreeMap::from([("n1".to_owned(), Arc::new(transition(vec![grant.clone()], &report)))]);
+    let round = decide(&ended);
+    let waits = |is_own: bool| {
+        let verdict = round.verdicts.iter().find(|verdict| (verdict.pod.name == grant.pod.name) == is_own).unwrap();
+        verdict.waiting.as_ref().map(WaitReason::reason)
+    };
+    assert_eq!((waits(true), waits(false)), (Some("NotStarted"), Some("Rules")));
 }
 
 /// The others wait for it, and nothing that is under way brings it back.
