@@ -171,7 +171,8 @@ impl<'a> Basis<'a, '_> {
             return Err(waiting);
         }
         if is_prefetched_only {
-            return Err(WaitReason::PrefetchOnly);
+            let waiting = self.images.waiting_to_be_fetched(pod, &operable.intent);
+            return Err(waiting.unwrap_or(WaitReason::PrefetchOnly));
         }
         if let Some(waiting) = self.agent_is_too_old(node, pod, &operable.intent.operation) {
             return Err(waiting);

@@ -131,6 +131,16 @@ impl<'a> Images<'a> {
         latest.rewritten.clone()
     }
 
+    /// Whether nobody else shows what admission makes of its image in its namespace.
+    pub(super) fn tells_name(&self, prefetch: &PrefetchView) -> bool {
+        let later = |other: &&&PrefetchView| {
+            other.image == prefetch.image
+                && other.pod.namespace == prefetch.pod.namespace
+                && (other.created, &other.pod.name) > (prefetch.created, &prefetch.pod.name)
+        };
+        prefetch.rewritten.is_some() && !self.rewritten.iter().any(|other| later(&other))
+    }
+
     /// The operation with images by digest, where that is needed. `chosen` is the digest that others of its workload have been
     /// brought to with a reference.
     pub(super) fn pinned(
@@ -256,6 +266,19 @@ impl<'a> Images<'a> {
     /// What a pod waits for whose image is not there. Nothing where the last answer is only old.
     pub(super) fn waiting(&self, pod: &PodView, intent: &PodIntent) -> Option<WaitReason> {
         let (pull, known) = self.first_missing(pod, intent)?;
+        self.waiting_for(pull, known)
+    }
+
+    /// The same of a pod that does not go, but only has its images fetched: without them it has nothing, whoever else would go without.
+    pub(super) fn waiting_to_be_fetched(&self, pod: &PodView, intent: &PodIntent) -> Option<WaitReason> {
+        pulls(pod, intent).find_map(|pull| match self.known(&pull) {
+            // Nothing was fetched: the API server had no room for the pod that would do it.
+            Known::Old if self.telling(&pull).is_empty() => Some(self.not_begun(pull)),
+            known => self.waiting_for(pull, known),
+        })
+    }
+
+    fn waiting_for(&self, pull: Pull, known: Known<'_>) -> Option<WaitReason> {
         match known {
             Known::There | Known::Old => None,
             Known::Pulling => Some(self.under_way(pull)),

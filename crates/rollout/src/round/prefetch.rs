@@ -1,6 +1,7 @@
 //! Which prefetch pods are made and deleted (docs/contract.md#images-first).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::iter;
 
 use hitless_api::ObjectRef;
 use hitless_api::event::{EventNote, Severity};
@@ -24,6 +25,9 @@ const RETRY_AFTER: SignedDuration = SignedDuration::from_secs(30);
 
 /// The same after one that its node has not let in.
 const REJECTED_AFTER: SignedDuration = SignedDuration::from_secs(10);
+
+/// In the place of a node's name.
+const ANYWHERE: &str = "";
 
 /// What is written, and when to look again.
 pub(super) struct Prefetches<'a> {
@@ -134,7 +138,8 @@ impl Prefetches<'_> {
                 || each.rewritten.as_ref().is_some_and(|image| {
                     // Its pods are brought to the image that admission made of the one that was asked for.
                     wanted.contains(&rewritten_key(&each.pod.namespace, &each.node, image))
-                });
+                })
+                || (basis.images.tells_name(each) && is_wanted_anywhere(each, wanted));
             if is_superseded || !is_wanted {
                 self.changes.push(Change::Prefetch(PrefetchWrite::Delete(each.pod.clone())));
             }
@@ -165,9 +170,16 @@ fn wanted(basis: &Basis<'_, '_>, verdicts: &[PodVerdict]) -> BTreeSet<String> {
     // What was fetched by tag tells the digest.
     let keys = pulls.flat_map(|pull| {
         let rewritten = rewritten_key(&pull.namespace, &pull.node, &pull.image);
-        [pull.key(), rewritten, Pull { image: image::unpinned(&pull.image), ..pull }.key()]
+        let anywhere = rewritten_key(&pull.namespace, ANYWHERE, &pull.image);
+        [pull.key(), rewritten, anywhere, Pull { image: image::unpinned(&pull.image), ..pull }.key()]
     });
     keys.collect()
+}
+
+/// Whether pods of its namespace, on whatever node, are still to get its image: where none can be fetched it tells the name.
+fn is_wanted_anywhere(prefetch: &PrefetchView, wanted: &BTreeSet<String>) -> bool {
+    let mut images = iter::once(&prefetch.image).chain(&prefetch.rewritten);
+    images.any(|image| wanted.contains(&rewritten_key(&prefetch.pod.namespace, ANYWHERE, image)))
 }
 
 /// What names an image that a prefetch pod was given by admission. No [`Pull::key`] looks like it.

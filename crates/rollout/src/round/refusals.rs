@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hitless_api::MicroTime;
 use hitless_api::names::{annotations, labels};
-use hitless_workloads::{Object, OptIn, Plan, Stage, Write, image};
+use hitless_workloads::{Object, OptIn, Plan, PodWish, Stage, Write, image};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -125,18 +125,18 @@ pub(super) fn changes<'a>(
     let changes = wishes.plans.iter().filter_map(|plan| {
         let object = wishes.world.object(&plan.workload.uid)?;
         let is_free = plan.writes.is_empty() && plan.opt_in != OptIn::No && !taken.contains(&plan.workload.uid);
-        is_free.then(|| write(object, &next(plan, object, snapshot, now)?)).flatten().map(Change::Workload)
+        is_free.then(|| write(object, &next(plan, object, wishes, snapshot, now)?)).flatten().map(Change::Workload)
     });
     changes.collect()
 }
 
 /// What is to stand there; `None`: it does.
-fn next(plan: &Plan, object: &Object, snapshot: &Snapshot, now: Timestamp) -> Option<Vec<Entry>> {
+fn next(plan: &Plan, object: &Object, wishes: &Wishes<'_>, snapshot: &Snapshot, now: Timestamp) -> Option<Vec<Entry>> {
     let known = entries(object);
     if known.is_empty() && snapshot.own_writes.refused.is_empty() {
         return None;
     }
-    let is_asked_for = asked_for(plan, object);
+    let is_asked_for = asked_for(plan, object, wishes);
     let mut own = own(plan, snapshot, now, &is_asked_for);
     if known.is_empty() && own.is_empty() {
         return None;
@@ -171,15 +171,16 @@ fn next(plan: &Plan, object: &Object, snapshot: &Snapshot, now: Timestamp) -> Op
     (next != known).then_some(next)
 }
 
-/// What is a part of this rollout.
-fn asked_for(plan: &Plan, object: &Object) -> impl Fn(&What) -> bool {
-    let wished = plan.wishes.iter().filter_map(|wish| wish.intent.as_ref().ok());
-    let wished = wished.flat_map(|intent| intent.operation.containers.values().chain(intent.operation.fetch.values()));
-    let wished: BTreeSet<&str> = wished.map(|change| change.to.as_str()).collect();
+/// What is a part of this rollout: the images of the plan, and what admission has made of them.
+fn asked_for<'p>(plan: &'p Plan, object: &'p Object, wishes: &'p Wishes<'_>) -> impl Fn(&What) -> bool + 'p {
+    let renamed = |wish: &PodWish| wishes.by_pod.get(wish.pod.uid.as_str())?.intent.as_ref().ok();
+    let asked = plan.wishes.iter().flat_map(|wish| [wish.intent.as_ref().ok(), renamed(wish)]).flatten();
+    let asked = asked.flat_map(|intent| intent.operation.containers.values().chain(intent.operation.fetch.values()));
+    let asked: BTreeSet<&str> = asked.map(|change| change.to.as_str()).collect();
     move |what| match what {
         What::Image(reference) => {
             let mut images = object.template().into_iter().flat_map(hitless_workloads::Template::images);
-            wished.contains(reference.as_str())
+            asked.contains(reference.as_str())
                 || images.any(|(_, image)| image::unpinned(image) == image::unpinned(reference))
         }
         What::Companion(key) => *key == target_key(plan),

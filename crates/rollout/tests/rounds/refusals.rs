@@ -113,3 +113,22 @@ fn where_a_quota_has_no_room_whoever_reads_it_sees_that_the_pod_goes_without() {
     let by_controller = decide(&refused(quota, 2));
     assert_eq!(waiting(&by_controller), waits);
 }
+
+/// Nothing goes without them there.
+#[test]
+fn where_images_are_only_fetched_what_had_no_room_is_said_and_asked_for_again() {
+    let quota = "exceeded quota: q, requested: pods=1, used: pods=4, limited: pods=4";
+    let only = |seconds_ago: i64| {
+        let mut snapshot = read(&unfetched(), &value(seconds_ago, quota));
+        for object in snapshot.objects.iter_mut().filter(|object| object.stateful_set().is_some()) {
+            Arc::make_mut(object).annotations.insert("hitless.dev/prefetch".to_owned(), "only".to_owned());
+        }
+        let round = decide(&snapshot);
+        let is_asked = round.steps.iter().any(|step| matches!(step.write, Write::Prefetch(_)));
+        // The others wait for their turn.
+        let first = waiting(&round).into_iter().map(WaitReason::reason).find(|reason| *reason != "NotItsTurn");
+        (first.unwrap(), is_asked)
+    };
+    assert_eq!(only(10), ("ImageNotFetched", true), "its images are not on its node");
+    assert_eq!(only(301), ("ImagePulling", true));
+}
