@@ -10,6 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::events;
 use super::wishes::Wishes;
+use crate::companion;
 use crate::snapshot::{NodeView, Snapshot};
 
 /// A kubelet that starts anew, or a node that boots, is back by then.
@@ -55,7 +56,8 @@ impl<'a> Lost<'a> {
         if self.uids.is_empty() || !matches!(plan.stage, Stage::Finishing) {
             return None;
         }
-        let pod = wishes.world.pods(&plan.workload.uid).iter().find(|pod| self.has(&pod.id.uid))?;
+        let own = |pod: &&&PodView| self.has(&pod.id.uid) && !companion::is_companion(pod);
+        let pod = wishes.world.pods(&plan.workload.uid).iter().find(own)?;
         let node = pod.node.as_deref().unwrap_or_default();
         Some(format!(
             "pod {} is on node {node}, which does not answer, and the rollout ends once that pod is there again; {}",

@@ -62,6 +62,10 @@ impl Basis<'_, '_> {
         let age =
             |since: Option<Timestamp>| since.map_or(SignedDuration::ZERO, |at| self.companions.now.duration_since(at));
         let is_late = age(pod.created) >= deadline(plan, pod);
+        if self.lost.has(&pod.id.uid) {
+            // That says nothing of the version.
+            return skipped(plan, format!("its node {} does not answer", pod.node.as_deref().unwrap_or_default()));
+        }
         match state {
             State::Unschedulable { since, words } if age(since.or(pod.created)) >= ROOM_WITHIN => {
                 skipped(plan, format!("no node has room for it: {words}"))
