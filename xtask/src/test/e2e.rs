@@ -23,37 +23,46 @@ use super::{Test, again};
 /// the controller, `refusing` replaces the guard's policies, `uninstall` removes everything. A new file runs alone until somebody has looked.
 const SHARING: [&str; 17] = [
     "rollout",
-    "gate",
-    "hold",
     "colla_set",
-    "colla_set_claims",
-    "pod_ops_lifecycle",
-    "sidecars",
-    "stateful_set",
-    "daemon_set",
-    "reload",
     "restart_annotations",
+    "gate",
+    "stateful_set",
     "rules",
     "blips",
-    "clocks",
+    "sidecars",
+    "hold",
+    "reload",
     "endpoint",
+    "colla_set_claims",
+    "clocks",
+    "daemon_set",
     "streams",
+    "pod_ops_lifecycle",
     "families",
 ];
 /// These share the cluster, too, but not the machine with much else. In `servers` a real server has to be back from a Hold before
 /// its clients' time is up; beside `rollout` on a busy machine some were not. The others wait for a registry or for another test's
 /// pulls most of the time: a node's kubelet pulls one image at a time.
 const CALM: [&str; 6] = ["servers", "images", "companion", "operation_job", "docs", "mesh"];
-/// How many test binaries of either list run at a time. They wait most of the time.
-const AT_A_TIME: usize = 2;
-/// Tests of one binary that run at a time; those that disturb the installation take turns by themselves.
-const THREADS: &str = "3";
-/// It leaves other policies for a moment, and an installation that is minutes younger: after all others.
+/// How many test binaries run at a time, and how many tests of each. Six at most: they wait most of the time. Those that disturb the
+/// installation take turns by themselves.
+#[derive(Clone, Copy)]
+struct AtATime {
+    binaries: usize,
+    tests: usize,
+}
+
+impl AtATime {
+    /// Most of these files have one or two tests.
+    const SHARING: Self = Self { binaries: 3, tests: 2 };
+    const CALM: Self = Self { binaries: 2, tests: 3 };
+    const ALONE: Self = Self { binaries: 1, tests: 3 };
+}
+/// It leaves other policies for a moment, and an installation that is minutes younger: after all others. Where the API server has no
+/// mutating admission policies it runs alone: all others need a workload to be held.
 const LATE: &str = "refusing";
 /// The end of an installation.
 const LAST: &str = "uninstall";
-/// What runs where the API server has no mutating admission policies: all others need a workload to be held.
-const WITHOUT_HOLDING: &str = "refusing";
 
 /// Where everything is run, this file has a cluster of its own, whose pods have addresses of both families.
 const DUAL_STACK: &str = "families";
@@ -70,11 +79,11 @@ pub(super) fn run(
     let is_everything = options.filter.is_none() && options.ip_family == IpFamily::default();
     let all = || binaries.iter().filter(|binary| binary.is_end_to_end());
     let kubernetes = options.kubernetes;
-    let can_run = |binary: &Binary| kubernetes.has_mutating_policies() || binary.name == WITHOUT_HOLDING;
+    let can_run = |binary: &Binary| kubernetes.has_mutating_policies() || binary.name == LATE;
     let wanted = |binary: &&Binary| file.is_none_or(|file| binary.name == file) && can_run(binary);
     ensure!(
         all().any(|binary| wanted(&binary)),
-        "Kubernetes {kubernetes} as it is has no mutating admission policies: there {WITHOUT_HOLDING} runs alone"
+        "Kubernetes {kubernetes} as it is has no mutating admission policies: there {LATE} runs alone"
     );
     let (dual_stack, others): (Vec<&Binary>, Vec<&Binary>) =
         all().filter(wanted).partition(|binary| is_everything && binary.name == DUAL_STACK);
@@ -126,19 +135,21 @@ fn install_and_test(
     let times = workspace().join(".cache/e2e-times");
     fs::write(&times, "")?;
     let phases = phases(binaries.iter().copied());
-    let jobs = |binaries: &[&Binary]| -> anyhow::Result<VecDeque<Job>> {
-        binaries.iter().map(|binary| job(filter, &stack, &times, binary)).collect()
+    let run = |binaries: &[&Binary], at_a_time: AtATime| -> anyhow::Result<()> {
+        let jobs = binaries.iter().map(|binary| job(filter, &stack, &times, (binary, at_a_time)));
+        run_all(minutes, jobs.collect::<anyhow::Result<VecDeque<Job>>>()?, at_a_time.binaries);
+        Ok(())
     };
-    run_all(minutes, jobs(&phases.sharing)?, AT_A_TIME);
+    run(&phases.sharing, AtATime::SHARING)?;
     // What needs processors, below all of this, has ended by the time that those are done.
-    run_all(minutes, jobs(&phases.alone)?, 1);
-    run_all(minutes, jobs(&phases.calm)?, AT_A_TIME);
-    run_all(minutes, jobs(&phases.late)?, 1);
+    run(&phases.alone, AtATime::ALONE)?;
+    run(&phases.calm, AtATime::CALM)?;
+    run(&phases.late, AtATime::ALONE)?;
     // An uninstall is the end of this installation, so it can't run twice.
     let twice = [&phases.sharing, &phases.alone, &phases.calm, &phases.late];
     let twice: Vec<&Binary> = twice.into_iter().flatten().copied().collect();
-    again::run(minutes, &twice, alone, |binary| job(filter, &stack, &times, binary))?;
-    run_all(minutes, jobs(&phases.last)?, 1);
+    again::run(minutes, &twice, alone, |binary| job(filter, &stack, &times, (binary, AtATime::ALONE)))?;
+    run(&phases.last, AtATime::ALONE)?;
     let mut rows: Vec<String> = fs::read_to_string(&times)?.lines().map(str::to_owned).collect();
     rows.sort();
     minutes.say(&format!("\nSeconds of each end-to-end test:\n{}", rows.join("\n")));
@@ -183,9 +194,14 @@ fn phases<'b>(all: impl Iterator<Item = &'b Binary>) -> Phases<'b> {
 }
 
 /// The tests talk to the API server themselves, so they run in the control plane's network namespace.
-fn job(filter: Option<&str>, stack: &Stack, times: &Path, binary: &Binary) -> anyhow::Result<Job> {
+fn job(
+    filter: Option<&str>,
+    stack: &Stack,
+    times: &Path,
+    (binary, at_a_time): (&Binary, AtATime),
+) -> anyhow::Result<Job> {
     let mut command = binary.command(|program| Ok(stack.cluster.command(Place::ControlPlane, program)?))?;
-    command.args(["--test-threads", THREADS]).args(filter);
+    command.args(["--test-threads", &at_a_time.tests.to_string()]).args(filter);
     command.env(CLUSTER, stack.cluster.name()).env(TIMES, times);
     Ok((binary.title(), command))
 }
@@ -196,7 +212,7 @@ mod tests {
 
     #[test]
     fn what_shares_the_cluster_is_there_and_uninstall_comes_last() {
-        for name in SHARING.into_iter().chain(CALM).chain([LATE, LAST, DUAL_STACK, WITHOUT_HOLDING]) {
+        for name in SHARING.into_iter().chain(CALM).chain([LATE, LAST, DUAL_STACK]) {
             let file = workspace().join(format!("tests/e2e/tests/{name}.rs"));
             assert!(file.is_file(), "{}", file.display());
         }
