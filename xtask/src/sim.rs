@@ -24,7 +24,7 @@ pub(crate) struct Sim {
     /// With `--fleet`: one CollaSet of 1,000 pods instead, made, brought to another image, and made anew.
     #[arg(long, requires = "fleet")]
     colla_set: bool,
-    /// Looks for all deliberate bugs instead, of which `cargo xtask test` takes a third by commit.
+    /// Looks for all deliberate bugs instead, of which `cargo xtask test` takes a sixth by commit.
     #[arg(long, conflicts_with_all = ["seed", "rollouts", "from", "fleet"])]
     mutants: bool,
 }

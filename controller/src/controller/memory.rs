@@ -176,7 +176,7 @@ mod tests {
             let (mut ended, _) = draining(&json!({"outcome": "Done", "reason": "Done"}));
             memory.observe(&ended, Timestamp::UNIX_EPOCH);
             memory.fill(&mut ended);
-            ended.evidence.get(&operation).cloned()
+            ended.evidence.get(&operation).copied()
         };
         let done = json!({"outcome": "Done", "reason": "Done"});
         assert_eq!(read(Value::Null, Evidence::Ready), None);
