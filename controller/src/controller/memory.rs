@@ -40,7 +40,7 @@ impl Memory {
         Self { gate_cache, own_writes: OwnWrites::of_new_term(), ..Self::default() }
     }
 
-    /// Takes note of which nodes have an agent, and drops evidence of operations that are over.
+    /// Takes note of which nodes have an agent and which operations have ended, and drops evidence of those that are gone.
     pub fn observe(&mut self, snapshot: &Snapshot, now: Timestamp) {
         self.agents = snapshot.agent_states(&self.agents, now);
         let nodes = snapshot.node_transitions.values();
@@ -106,7 +106,8 @@ impl Memory {
         self.term.read.insert(workload.uid.clone());
     }
 
-    /// A pod was read afresh in this round. How one is in the middle of its operation says nothing of the end; that it is gone does.
+    /// A pod was read afresh in this round. How a pod is in the middle of its operation says nothing of the operation's end; that the pod is
+    /// gone does.
     pub fn prove(&mut self, operation: OperationKey, evidence: Evidence) {
         if evidence == Evidence::Gone || self.ended.contains(&operation) {
             self.evidence.insert(operation, evidence);

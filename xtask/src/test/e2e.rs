@@ -58,6 +58,7 @@ impl AtATime {
     const CALM: Self = Self { binaries: 2, tests: 3 };
     const ALONE: Self = Self { binaries: 1, tests: 3 };
 }
+
 /// It leaves other policies for a moment, and an installation that is minutes younger: after all others. Where the API server has no
 /// mutating admission policies it runs alone: all others need a workload to be held.
 const LATE: &str = "refusing";

@@ -63,9 +63,8 @@ pub(super) fn tell<'g>(
     (trials, overdue, lost): (&Trials<'_>, &Overdue<'_>, &Lost<'_>),
     draft: &Draft<'_>,
 ) -> &'g hitless_gate::Gate {
-    // A kubelet that is late may take such a pod away at any moment, whatever is wished of it meanwhile.
-    let late = ended.transfers.keys().copied().filter(|uid| ended.late.contains(uid));
-    let recently_ready = wishes.world.recently_ready.keys().copied().chain(late);
+    // A kubelet that is late may take a pod away at any moment, whatever is wished of that pod meanwhile.
+    let recently_ready = wishes.world.recently_ready.keys().chain(&ended.late).copied();
     let updated = trials.updated.iter().copied();
     gate.tell(&failed(ended), recently_ready, updated, overdue.uids(), lost.uids(), held(wishes, ended, draft))
 }

@@ -126,19 +126,19 @@ impl<'a> Images<'a> {
 
     /// What admission has made of the image last, in a pod of the same namespace.
     fn rewritten_as(&self, pull: &Pull) -> Option<String> {
-        let same = |each: &&&PrefetchView| each.image == pull.image && each.pod.namespace == pull.namespace;
-        let latest = self.rewritten.iter().filter(same).max_by_key(|each| (each.created, &each.pod.name))?;
-        latest.rewritten.clone()
+        self.last_rewritten(&pull.namespace, &pull.image)?.rewritten.clone()
+    }
+
+    /// The prefetch pod that shows it.
+    fn last_rewritten(&self, namespace: &str, image: &str) -> Option<&'a PrefetchView> {
+        let same = self.rewritten.iter().filter(|each| each.image == image && each.pod.namespace == namespace);
+        same.max_by_key(|each| (each.created, &each.pod.name)).copied()
     }
 
     /// Whether nobody else shows what admission makes of its image in its namespace.
     pub(super) fn tells_name(&self, prefetch: &PrefetchView) -> bool {
-        let later = |other: &&&PrefetchView| {
-            other.image == prefetch.image
-                && other.pod.namespace == prefetch.pod.namespace
-                && (other.created, &other.pod.name) > (prefetch.created, &prefetch.pod.name)
-        };
-        prefetch.rewritten.is_some() && !self.rewritten.iter().any(|other| later(&other))
+        let last = self.last_rewritten(&prefetch.pod.namespace, &prefetch.image);
+        last.is_some_and(|last| last.pod.uid == prefetch.pod.uid)
     }
 
     /// The operation with images by digest, where that is needed. `chosen` is the digest that others of its workload have been

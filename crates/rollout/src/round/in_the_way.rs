@@ -81,12 +81,12 @@ impl Basis<'_, '_> {
         // Of one that wishes something its own verdict tells.
         let is_over = || self.ended.over().any(|failure| failure.grant.pod.uid == uid);
         let is_asked = self.wishes.by_pod.contains_key(uid) || (self.ended.busy.contains(uid) && !is_over());
-        let plan = || wish.workload.map(|index| &self.wishes.plans[index]);
-        let plan = || plan().filter(|plan| !is_asked && !own.terminating && !plan.behind.contains(uid));
-        let words = || own.containers.iter().find_map(companion::failure).filter(|_| plan().is_some());
-        let words = || words().map(Behind::NotRunning);
+        // Of a pod that has the version.
+        let plan = wish.workload.map(|index| &self.wishes.plans[index]);
+        let plan = plan.filter(|plan| !is_asked && !own.terminating && !plan.behind.contains(uid));
+        let words = || plan.and_then(|_| own.containers.iter().find_map(companion::failure)).map(Behind::NotRunning);
         let late = || {
-            let by = start_up::ready_by(plan()?, own).filter(|by| *by <= draft.now)?;
+            let by = start_up::ready_by(plan?, own).filter(|by| *by <= draft.now)?;
             (!own.ready()).then_some(Behind::NotReady(by))
         };
         Some(WaitReason::Behind { pod: own.id.name.clone(), why: node().or_else(words).or_else(late)? })
