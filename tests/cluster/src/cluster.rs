@@ -234,7 +234,7 @@ impl Cluster {
     /// As [`Cluster::kubectl`], with something on its standard input (`apply -f -`).
     pub fn kubectl_with_input(&self, arguments: &[&str], input: &str) -> Result<String> {
         let mut command = self.command(Place::ControlPlane, "kubectl")?;
-        run::output_with_input(command.args(arguments), input).map_err(|error| self.explained(error))
+        run::output_with_input(command.args(arguments), input.as_bytes()).map_err(|error| self.explained(error))
     }
 
     /// The process of a part, for instance `kube-apiserver` or `n1/kubelet`; an error if it has died.
@@ -250,6 +250,16 @@ impl Cluster {
     /// Fails with the last log lines of the first part that has died.
     pub fn check(&self) -> Result<()> {
         self.parts.names().iter().try_for_each(|part| self.parts.alive(part).map(drop))
+    }
+
+    /// Puts an image onto all nodes under this reference, as `kind load` does: no registry has it.
+    pub fn load_image(&self, reference: &str, image: &Image) -> Result<()> {
+        let archive = image.archive(reference)?;
+        (1..=self.nodes).try_for_each(|node| {
+            let mut import = self.command(Place::Node(node), "ctr")?;
+            import.args(["--namespace", "k8s.io", "images", "import", "-"]);
+            run::output_with_input(&mut import, &archive).map(drop)
+        })
     }
 
     /// Puts an image into the cluster's registry as `name:tag`; the reference with its digest

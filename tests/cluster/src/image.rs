@@ -122,6 +122,19 @@ impl Image {
     pub fn digest(&self) -> &str {
         &self.manifest.digest
     }
+
+    /// An OCI image layout in a tar archive, in which the image has this reference: what `ctr images import` takes.
+    pub(crate) fn archive(&self, reference: &str) -> Result<Vec<u8>> {
+        let mut manifest = self.manifest.descriptor();
+        manifest["annotations"] = json!({"io.containerd.image.name": reference});
+        let index = json!({"schemaVersion": 2, "manifests": [manifest]}).to_string();
+        let layout = json!({"imageLayoutVersion": "1.0.0"}).to_string();
+        let blobs = [&self.manifest, &self.config].into_iter().chain(&self.layers);
+        let path = |blob: &Blob| format!("blobs/{}", blob.digest.replace(':', "/"));
+        let mut files = vec![("oci-layout".to_owned(), layout.as_bytes()), ("index.json".to_owned(), index.as_bytes())];
+        files.extend(blobs.map(|blob| (path(blob), &blob.bytes[..])));
+        layer::archive(&files)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

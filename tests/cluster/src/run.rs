@@ -12,14 +12,14 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
 }
 
 /// As [`output`], with something to read on its standard input.
-pub(crate) fn output_with_input(command: &mut Command, input: &str) -> Result<String> {
+pub(crate) fn output_with_input(command: &mut Command, input: &[u8]) -> Result<String> {
     use std::io::Write as _;
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|source| start_error(command, source))?;
     let mut stdin = child.stdin.take();
     let done = std::thread::scope(|scope| {
         // A command that ends without reading all of its input is judged by its exit code, not by our broken pipe.
-        scope.spawn(move || stdin.take().map(|mut pipe| pipe.write_all(input.as_bytes())));
+        scope.spawn(move || stdin.take().map(|mut pipe| pipe.write_all(input)));
         child.wait_with_output()
     });
     let done = done.map_err(|source| start_error(command, source))?;

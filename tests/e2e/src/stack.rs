@@ -101,6 +101,12 @@ impl Stack {
         Ok(pushed.rsplit('@').next().unwrap_or_default().to_owned())
     }
 
+    /// Loads the reference server into all nodes under this reference. Its digest is one that no registry has.
+    pub fn load_echo(&self, reference: &str) -> anyhow::Result<()> {
+        let image = self.stage("echo")?.with_env("VERSION", reference).build()?;
+        Ok(self.cluster.load_image(reference, &image)?)
+    }
+
     /// `kubectl apply -k` of the manifests with these images, and waits until all parts are ready.
     pub fn install(&self) -> anyhow::Result<()> {
         if self.mutating_policies()?.is_none() {

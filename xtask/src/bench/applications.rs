@@ -160,10 +160,14 @@ pub(super) fn run(options: &Applications, stack: &Stack, json: bool) -> anyhow::
         return Ok(());
     }
     println!("{}", line(&HEAD));
-    let all = measure_all(options, cases, &|case| {
+    let measure = |case: &Case| {
         case.server().map_or(Ok(()), |server| server.push(&stack.cluster))?;
         measure(options, stack, case)
-    })?;
+    };
+    let (alone, others) = cases.into_iter().partition(|case| case.is_alone);
+    let mut all = measure_all(options.at_once, others, &measure)?;
+    all.extend(measure_all(1, alone, &measure)?);
+    all.sort_by_key(Measured::place);
     let count = |is: fn(&Figure) -> bool| all.iter().filter_map(Measured::seen).filter(|figure| is(figure)).count();
     let figures = Figures {
         worse: count(Figure::is_worse),
@@ -186,9 +190,9 @@ pub(super) fn run(options: &Applications, stack: &Stack, json: bool) -> anyhow::
     }
 }
 
-/// Several cases at once, each printed when it has ended. One that fails costs no other one.
+/// `at_once` cases at a time, each printed when it has ended. One that fails costs no other one.
 fn measure_all(
-    options: &Applications,
+    at_once: usize,
     cases: Vec<Case>,
     measure: &(dyn Fn(&Case) -> anyhow::Result<Vec<Figure>> + Sync),
 ) -> anyhow::Result<Vec<Measured>> {
@@ -206,12 +210,11 @@ fn measure_all(
         all
     };
     std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..options.at_once).map(|_| scope.spawn(worker)).collect();
+        let workers: Vec<_> = (0..at_once).map(|_| scope.spawn(worker)).collect();
         let mut all = Vec::new();
         for worker in workers {
             all.extend(worker.join().map_err(|_panicked| anyhow::anyhow!("a thread panicked, see above"))?);
         }
-        all.sort_by_key(Measured::place);
         Ok(all)
     })
 }
@@ -293,7 +296,6 @@ mod tests {
 
     #[test]
     fn a_case_that_can_not_be_measured_costs_no_other_case() {
-        let options = Applications { only: None, rollouts: 1, seconds: 1, at_once: 2, list: false };
         let cases = vec![Case::echo("a"), Case::echo("b"), Case::echo("c")];
         let measure = |case: &Case| {
             let seen = || Seen { requests: 9, way: "in place", code: Some(0), ..Seen::default() };
@@ -304,7 +306,8 @@ mod tests {
             let (seen, native) = (seen(), seen());
             Ok(vec![Figure { case: case.name, kind, replicas: 3, rollout: 1, seen, native }])
         };
-        let all = measure_all(&options, cases, &measure).unwrap();
+        let mut all = measure_all(2, cases, &measure).unwrap();
+        all.sort_by_key(Measured::place);
         let json = serde_json::to_value(&all).unwrap();
         assert_eq!((&json[0]["case"], &json[0]["error"]), (&"a".into(), &"waited 140s for 2 ready pods".into()));
         assert_eq!((&json[1]["case"], &json[1]["requests"]), (&"b".into(), &9.into()));

@@ -30,6 +30,20 @@ pub(crate) fn tar(files: &[(PathBuf, String)]) -> Result<Vec<u8>> {
     archive.into_inner().map_err(Error::file("pack", "the image's layer"))
 }
 
+/// Packs files of this content.
+pub(crate) fn archive(files: &[(String, &[u8])]) -> Result<Vec<u8>> {
+    let failed = Error::file("pack", "the image's archive");
+    let mut archive = Builder::new(Vec::new());
+    let mut append = |path: &str, content: &[u8]| {
+        let mut header = Header::new_gnu();
+        header.set_mode(0o644);
+        header.set_size(content.len() as u64);
+        archive.append_data(&mut header, path, content)
+    };
+    let packed = files.iter().try_for_each(|(path, content)| append(path, content));
+    packed.and_then(|()| archive.into_inner()).map_err(failed)
+}
+
 fn collect(from: &Path, to: &str, entries: &mut BTreeMap<String, Entry>) -> Result<()> {
     for (end, _) in to.match_indices('/') {
         entries.entry(to[..end].to_owned()).or_insert(Entry::Directory);

@@ -1,5 +1,6 @@
 //! What a case consists of.
 
+use hitless_e2e::Stack;
 use hitless_e2e::app::{Shape, Workload};
 use hitless_e2e::servers::Server;
 use hitless_e2e::stack::image;
@@ -22,6 +23,12 @@ pub(super) struct Case {
     pub(super) change: Change,
     /// A load beside the usual one.
     pub(super) also: Option<Rate>,
+    /// Clients come to this port of a pod's node, and not to the Service.
+    pub(super) node_port: Option<u16>,
+    /// What somebody does to the cluster beside it.
+    pub(super) by_hand: fn(&Stack, Moment) -> anyhow::Result<()>,
+    /// What is done by hand is felt by all that run on the cluster.
+    pub(super) is_alone: bool,
     pub(super) brought: Brought,
 }
 
@@ -34,6 +41,17 @@ pub(super) enum Change {
     Restart,
     /// A strategic merge patch of the workload, for each rollout.
     Patch(fn(usize) -> Value),
+}
+
+/// When something is done by hand.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Moment {
+    /// Nothing of it is there yet.
+    Before,
+    /// The application serves.
+    Serving,
+    /// All rollouts are over.
+    Over,
 }
 
 /// What is true of a rollout that has brought what was wanted.
@@ -59,6 +77,9 @@ impl Case {
             beside: |_, _| Vec::new(),
             change: Change::Image,
             also: None,
+            node_port: None,
+            by_hand: |_, _| Ok(()),
+            is_alone: false,
             brought: Brought::Pods,
         }
     }
@@ -97,6 +118,18 @@ impl Case {
 
     pub(super) fn also(self, rate: Rate) -> Self {
         Self { also: Some(rate), ..self }
+    }
+
+    pub(super) fn by_hand(self, by_hand: fn(&Stack, Moment) -> anyhow::Result<()>) -> Self {
+        Self { by_hand, ..self }
+    }
+
+    pub(super) fn alone(self) -> Self {
+        Self { is_alone: true, ..self }
+    }
+
+    pub(super) fn at_node_port(self, port: u16) -> Self {
+        Self { node_port: Some(port), ..self }
     }
 
     /// The pods' spec has this.

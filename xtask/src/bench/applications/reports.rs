@@ -1,11 +1,12 @@
 //! Applications of public reports, in our own words; the numbers are those of the collection in which they were first tried.
 
+use hitless_e2e::Stack;
 use hitless_e2e::app::Workload;
 use hitless_e2e::stack::image;
 use hitless_e2e::traffic::Rate;
 use serde_json::{Value, json};
 
-use super::case::{Brought, Case, Change, echo, node, version};
+use super::case::{Brought, Case, Change, Moment, echo, node, version};
 
 /// Two words that a configuration may have.
 fn word(rollout: usize) -> String {
@@ -111,17 +112,18 @@ pub(super) fn cases() -> Vec<Case> {
             {"requests": {"cpu": "50m", "memory": "32Mi"}, "limits": {"cpu": "100m", "memory": "64Mi"}}}))]})),
         Case::echo("o09-slow-stop")
             .spec(&json!({"progressDeadlineSeconds": 30}))
-            .pod(&json!({"terminationGracePeriodSeconds": 60, "containers": [echo(&json!({"lifecycle": pre_stop(20)}))]})),
-        Case::echo("o10-startup-probe").pod(&json!({"terminationGracePeriodSeconds": 5, "containers": [echo(&json!({
-            "env": [{"name": "START_DELAY", "value": "15000"}],
-            "startupProbe": {"httpGet": {"path": "/healthz", "port": 8080}, "periodSeconds": 5, "failureThreshold": 60}}))]})),
+            .pod(&json!({"terminationGracePeriodSeconds": 60, "containers": [echo(&json!({"lifecycle": pre_stop(40)}))]})),
+        Case::echo("o10-startup-probe")
+            .pod(&json!({"terminationGracePeriodSeconds": 5, "containers": [echo(&json!({
+                "startupProbe": {"httpGet": {"path": "/healthz", "port": 8080}, "periodSeconds": 5, "failureThreshold": 60}}))]}))
+            .change(Change::Patch(slow_migration)),
         with_state("o11-lease", lease),
         Case::echo("o12-service-for-each-pod")
             .of(Workload::StatefulSet)
             .beside(service_for_each_pod)
             .pod(&json!({"containers": [echo(&json!({"env": [{"name": "START_DELAY", "value": "6000"}]}))]})),
         Case::node("o15-listens-early", late),
-        Case::echo("o18-three-slow-containers").change(Change::Restart).pod(&many(8)),
+        Case::echo("o18-three-slow-containers").change(Change::Restart).pod(&many(25)),
         Case::echo("o19-prestop-lone").lone().pod(&json!({"containers": [echo(&json!({"lifecycle": pre_stop(10)}))]})),
         Case::echo("o19-prestop-stateful")
             .lone()
@@ -135,10 +137,43 @@ pub(super) fn cases() -> Vec<Case> {
         with_state("o21-stale-pid-file", pid),
         Case::echo("o23-host-port")
             .of(Workload::DaemonSet)
+            .at_node_port(18_080)
             .pod(&json!({"containers": [echo(&json!({"env": [{"name": "START_DELAY", "value": "1000"}],
                 "ports": [{"containerPort": 8080, "hostPort": 18_080, "name": "http"}]}))]})),
         dropped_port(),
+        Case::echo("o05-loaded-image")
+            .change(Change::Restart)
+            .by_hand(load)
+            .pod(&json!({"containers": [echo(&json!({"image": LOADED}))]})),
+        Case::echo("o06-cordoned-node").of(Workload::DaemonSet).alone().by_hand(cordon),
     ]
+}
+
+/// An image that was loaded into the nodes, and that no registry has.
+const LOADED: &str = "loaded.test/echo:v1";
+
+fn load(stack: &Stack, moment: Moment) -> anyhow::Result<()> {
+    match moment {
+        Moment::Before => stack.load_echo(LOADED),
+        Moment::Serving | Moment::Over => Ok(()),
+    }
+}
+
+fn cordon(stack: &Stack, moment: Moment) -> anyhow::Result<()> {
+    let verb = match moment {
+        Moment::Before => return Ok(()),
+        Moment::Serving => "cordon",
+        Moment::Over => "uncordon",
+    };
+    stack.system().run(&[verb, "n2"]).map(drop)
+}
+
+/// O-10: each second version migrates for a minute at its start.
+fn slow_migration(rollout: usize) -> Value {
+    let delay = if rollout % 2 == 1 { "60000" } else { "0" };
+    let container = json!({"name": "web", "image": image("echo", version(rollout)),
+        "env": [{"name": "START_DELAY", "value": delay}]});
+    json!({"spec": {"template": {"spec": {"containers": [container]}}}})
 }
 
 /// O-02: only a new pod runs the init container again.

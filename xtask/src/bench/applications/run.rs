@@ -16,7 +16,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::case::{Brought, Case, Change, version};
+use super::case::{Brought, Case, Change, Moment, version};
 
 /// What clients send, beside what a case asks for.
 const RATE: Rate = Rate { fresh: 50, keepalive: 20, connections: 4, delay_ms: 0 };
@@ -81,9 +81,12 @@ pub(super) fn rollouts(
     }
     let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": labels}});
     space.feed(&["apply"], &object)?;
-    let seen = beside(&space, case, 0, "apply").and_then(|()| {
+    let by_hand = |moment| (case.by_hand)(stack, moment);
+    let seen = by_hand(Moment::Before).and_then(|()| beside(&space, case, 0, "apply")).and_then(|()| {
         let app = App::start_by(space.clone(), &case.shape(way == Way::Hitless))?;
-        (1..=count).map(|rollout| one(stack, &app, case, way, rollout, longest)).collect()
+        by_hand(Moment::Serving)?;
+        let seen = (1..=count).map(|rollout| one(stack, &app, case, way, rollout, longest)).collect();
+        by_hand(Moment::Over).and(seen)
     });
     // Its pods must not be in the way of the next one's, also where it has failed.
     let is_gone = beside(&space, case, count, "delete");
@@ -102,7 +105,8 @@ fn beside(space: &Kubectl, case: &Case, rollout: usize, verb: &str) -> anyhow::R
 
 fn one(stack: &Stack, app: &App, case: &Case, way: Way, rollout: usize, longest: Duration) -> anyhow::Result<Seen> {
     let before = app.identities();
-    let load = |rate| Traffic::start(&stack.cluster, &stack.programs, app.address, rate);
+    let address = address(app, case)?;
+    let load = |rate| Traffic::start(&stack.cluster, &stack.programs, address, rate);
     let traffic = load(RATE)?;
     let also = case.also.map(load).transpose()?;
     traffic.wait_for_requests(2 * RATE.per_second(), PATIENCE)?;
@@ -149,6 +153,14 @@ fn one(stack: &Stack, app: &App, case: &Case, way: Way, rollout: usize, longest:
         is_wrong: code == Some(0) && missing.is_some(),
         words,
     })
+}
+
+/// Where clients come to.
+fn address(app: &App, case: &Case) -> anyhow::Result<SocketAddr> {
+    let Some(port) = case.node_port else { return Ok(app.address) };
+    let pods = app.pods_now()?;
+    let node = pods.values().find_map(|pod| pod["status"]["hostIP"].as_str()).context("no pod has a node")?;
+    Ok(SocketAddr::new(node.parse()?, port))
 }
 
 /// Exit code of `kubectl hitless wait` whose time was over.
