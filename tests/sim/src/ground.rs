@@ -74,7 +74,7 @@ const PAUSES: u64 = 0x7061_7573;
 
 /// The seed with this number, where clusters of all kinds take turns: without companion pods, with them, behind a load balancer, with
 /// CollaSets, with foreign operators, with OperationJobs, with all kinds of workloads that are paused at times,
-/// with CollaSets that are deleted in the foreground.
+/// with CollaSets that are deleted in the foreground, with servers that start late and stop slowly.
 #[must_use]
 pub fn seed_of_all(number: u64) -> u64 {
     let from = [
@@ -86,6 +86,7 @@ pub fn seed_of_all(number: u64) -> u64 {
         JOBS_FROM,
         PAUSES_FROM,
         DELETIONS_FROM,
+        APPLICATIONS.start,
     ];
     let kinds = from.len() as u64;
     from[usize::try_from(number % kinds).unwrap_or_default()] + number / kinds

@@ -69,6 +69,7 @@ impl Server {
                     node: pull.node,
                     image: pull.image,
                     rewritten: None,
+                    given: None,
                     created: Some(self.stamp()),
                     deleting: false,
                     state: PrefetchState::Pulling,

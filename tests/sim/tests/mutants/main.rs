@@ -6,6 +6,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+mod applications;
 mod balancers;
 mod build;
 mod colla_sets;
@@ -42,8 +43,10 @@ const PAUSES: u64 = 6_000_000;
 const COLLA_SETS: u64 = 3_000_000;
 /// And from this one on deletions of CollaSets.
 const DELETIONS: u64 = 7_000_000;
+/// And from this one on servers that start late and stop slowly.
+const APPLICATIONS: u64 = 8_000_000;
 /// Where there is more than Kubernetes.
-const MORE: [u64; 7] = [COMPANIONS, BALANCERS, COLLA_SETS, OPERATORS, JOBS, PAUSES, DELETIONS];
+const MORE: [u64; 8] = [COMPANIONS, BALANCERS, COLLA_SETS, OPERATORS, JOBS, PAUSES, DELETIONS, APPLICATIONS];
 /// Which part of the bugs is looked for, as `1/6` to `6/6`; absent: all of them. `cargo xtask test` takes turns by commit.
 const PART: &str = "HITLESS_SIM_MUTANTS";
 /// Rollouts within which each bug must be found.
@@ -64,10 +67,10 @@ fn bugs() -> impl Iterator<Item = (u64, &'static Bug)> {
     let pauses = pauses::BUGS.iter().map(|bug| (PAUSES, bug));
     let colla_sets = colla_sets::BUGS.iter().map(|bug| (COLLA_SETS, bug));
     let deletions = deletions::BUGS.iter().map(|bug| (DELETIONS, bug));
+    let applications = applications::BUGS.iter().map(|bug| (APPLICATIONS, bug));
     let kubernetes = rounds::BUGS.iter().chain(holds::BUGS).chain(workloads::BUGS).map(|bug| (0, bug));
-    let more =
-        companions.chain(balancers).chain(colla_sets).chain(operators).chain(jobs).chain(pauses).chain(deletions);
-    kubernetes.chain(more)
+    let more = companions.chain(balancers).chain(colla_sets).chain(operators).chain(jobs).chain(pauses);
+    kubernetes.chain(more).chain(deletions).chain(applications)
 }
 
 /// The part from 0, and of how many.
