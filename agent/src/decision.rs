@@ -258,6 +258,11 @@ impl Decision {
         self
     }
 
+    /// The same, where nothing else is said.
+    pub(crate) fn or_saying(self, message: &str) -> Self {
+        if self.message.is_empty() { self.saying(message) } else { self }
+    }
+
     pub(crate) fn waiting_for(mut self, what: WaitingFor) -> Self {
         self.waiting_for.push(what);
         self

@@ -223,6 +223,7 @@ fn consider(
     let rolls = Rolls { driven: opted_in || is_wanted, by_restart };
     notes.extend(gate::note(object, gated, pods.len(), label, rolls));
     notes.extend(single_note(object, replicas));
+    notes.extend(side_by_side_note(spec, replicas));
     notes.extend(probe_note(template));
     notes.extend(loaded_note(pods.iter().copied()));
     let considered = assumed.cluster.objects.iter().find(|each| each.id == object.id).map_or(object, |each| &**each);
@@ -287,6 +288,16 @@ fn single_note(object: &Object, replicas: u32) -> Option<String> {
             "it has a single pod, and no companion pod may run beside it, because {why}: its new connections are held, and a version that does \
              not start costs requests until it is rolled back; run two replicas"
         ),
+    })
+}
+
+/// Who asks for `Recreate` may rely on it that two versions never run at the same time.
+fn side_by_side_note(spec: &Value, replicas: u32) -> Option<String> {
+    let is_recreated = spec["strategy"]["type"] == "Recreate";
+    (is_recreated && replicas > 1).then(|| {
+        "its strategy is Recreate, under which natively no two versions run at the same time; in place its pods go one after the other, and \
+         the version before serves beside the next one until the last pod has that. If they must not meet, do not opt it in"
+            .to_owned()
     })
 }
 

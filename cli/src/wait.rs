@@ -112,6 +112,10 @@ pub(crate) fn done(workload: &WorkloadStatus) -> Result<bool, Failure> {
         let message = format!("{}: halted, because {} ended as {}: {}", workload.name, pod.name, pod.state, pod.why);
         return Err(Failure::Failed(message));
     }
+    // As `kubectl rollout status` ends.
+    if let Some(overdue) = &workload.overdue {
+        return Err(Failure::Failed(format!("{}: {overdue}", workload.name)));
+    }
     // The pod may be gone.
     if let Some(halted) = &workload.halted {
         return Err(Failure::Failed(format!("{}: {halted}", workload.name)));

@@ -135,6 +135,11 @@ pub(crate) fn changed(answer: Result<(), WriteError>, what: &str) -> Result<(), 
         Err(WriteError::Conflict { .. } | WriteError::Gone { .. }) => {
             Err(Failure::Failed(format!("can't {what}: it has just been changed; look at it and try again")))
         }
+        // A write whose answer is lost may have been carried out.
+        Err(WriteError::Transient { message, .. }) => Err(Failure::Failed(format!(
+            "can't tell whether it was done ({what}): {message}; look at it before you try again, and whether --kubeconfig and --context \
+             are the right ones"
+        ))),
         Err(error) => Err(Failure::of(what.to_owned(), error)),
     }
 }

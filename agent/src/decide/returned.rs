@@ -5,7 +5,7 @@ use hitless_api::{Outcome, Phase, TransitionResult, WaitPoint};
 use jiff::Timestamp;
 
 use super::operation::Operation;
-use super::{hold, hooks, reason};
+use super::{hold, hooks, reason, rollback};
 use crate::decision::{Decision, WaitingFor};
 use crate::deed::Progress;
 use crate::instant::after_seconds;
@@ -54,7 +54,7 @@ fn cancelled<'a>(operation: &Operation<'a>) -> &'a str {
 /// The images before the operation run again.
 pub(super) fn rolled_back(operation: &Operation<'_>, since: Timestamp) -> Decision {
     let reason = operation.rollback().unwrap_or_default();
-    when_ready(operation, since, Outcome::RolledBack, reason, reason)
+    when_ready(operation, since, Outcome::RolledBack, reason, reason).or_saying(rollback::why(operation))
 }
 
 /// In service all the time, operated and verified.

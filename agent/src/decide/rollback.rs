@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use super::operation::Operation;
 use super::{hold, reason};
 use crate::decision::{Action, Decision, Direction, Hold, WaitingFor};
-use crate::deed::{Baseline, Progress};
+use crate::deed::{Baseline, Progress, Trouble};
 use crate::instant::after_seconds;
 
 /// An agent that was restarted in the very second in which a container was may not be able to tell the old one from the new
@@ -26,7 +26,16 @@ pub(super) fn decide(operation: &Operation<'_>) -> Decision {
         Progress::NotPatched => back(operation, since),
         Progress::Patched | Progress::Other(..) => patch_back(operation, since, deadline),
     };
-    Decision { rollback: Some(reason.to_owned()), ..decision }
+    Decision { rollback: Some(reason.to_owned()), ..decision.or_saying(why(operation)) }
+}
+
+/// Between why it was begun and what is in its way.
+const AFTER: &str = "; after the way back: ";
+
+/// Why it was begun, in the words of the report.
+pub(super) fn why<'a>(operation: &Operation<'a>) -> &'a str {
+    let said = operation.reported.map_or("", |reported| reported.message.as_str());
+    said.split_once(AFTER).map_or(said, |(why, _)| why)
 }
 
 fn patch_back(operation: &Operation<'_>, since: Timestamp, deadline: Timestamp) -> Decision {
@@ -65,9 +74,11 @@ fn back(operation: &Operation<'_>, since: Timestamp) -> Decision {
             super::returned::rolled_back(operation, since)
         };
     }
+    let said = trouble(operation, true).map(|trouble| trouble.words);
     if operation.is_over(deadline) {
-        return operation
-            .give_up(TransitionResult::ROLLBACK_NOT_READY, format!("not ready in time after the way back: {missing}"));
+        let why = said.map(|words| format!("; {words}")).unwrap_or_default();
+        let words = format!("not ready in time after the way back: {missing}{why}");
+        return operation.give_up(TransitionResult::ROLLBACK_NOT_READY, words);
     }
     let crashing = after_seconds(patched, CRASHING_SECONDS);
     if operation.grant.verify.crashes.is_some() && crashes_too(operation) {
@@ -80,15 +91,21 @@ fn back(operation: &Operation<'_>, since: Timestamp) -> Decision {
         return if operation.is_hold() { waiting.holding(Hold::Continue(Direction::Back)) } else { waiting };
     }
     let waiting = Decision::at(Phase::Returning).waiting_for(WaitingFor::ContainersReady(missing));
-    let waiting = operation.until(waiting, deadline);
+    let said = said.map(|words| format!("{}{AFTER}{words}", why(operation)));
+    let waiting = said.into_iter().fold(operation.until(waiting, deadline), Decision::saying);
     let waiting = if operation.is_hold() { waiting.holding(Hold::Continue(Direction::Back)) } else { waiting };
     if operation.now < surely { waiting.waking_at(surely) } else { waiting }
 }
 
 /// Whether a container of the version before crashes, too, as far as this process knows which one that is.
 fn crashes_too(operation: &Operation<'_>) -> bool {
+    trouble(operation, false).is_some_and(|trouble| trouble.is_crash())
+}
+
+/// What keeps a container from running after the way back: one of the version before crashes, as far as this process knows which one that
+/// is; or, `is_late`, one can't be started.
+fn trouble<'p>(operation: &'p Operation<'_>, is_late: bool) -> Option<Trouble<'p>> {
     let undone = operation.memory.undone.as_ref().map(|undone| &undone.before);
     let baseline = |ids| Baseline { ids: Some(ids), out_since: operation.lowered() };
-    let trouble = undone.and_then(|ids| operation.deed().trouble(operation.pod, baseline(ids), false));
-    trouble.is_some_and(|trouble| trouble.is_crash())
+    undone.and_then(|ids| operation.deed().trouble(operation.pod, baseline(ids), is_late))
 }

@@ -100,11 +100,12 @@ impl<'a> Images<'a> {
                 .test(&image, from)
                 .replace(&image, to);
         }
-        let replaced = (direction == Direction::Forward && !self.is_as_granted(&pod.view)).then(|| self.ids(&pod.view));
+        let replaced = (direction == Direction::Forward).then(|| self.ids(&pod.view));
         metadata::patch(patch, grant, pod, direction, replaced)
     }
 
-    /// The annotation that names the containers which run now: the patch is to end them, and they are not those of the grant.
+    /// The annotation that names the containers which run now: the patch is to end them. They need not be those of the grant, as one may
+    /// have crashed since; and whoever looks later has no grant any more.
     fn ids(self, pod: &PodView) -> (String, Change) {
         let ids = Deed::Images(self).container_ids(pod).filter(|(_, id)| !id.is_empty());
         let ids: BTreeMap<&str, &str> = ids.collect();

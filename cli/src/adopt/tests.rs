@@ -111,6 +111,16 @@ fn what_is_in_the_way_for_good_or_for_now_is_named() {
         with_object(plain(&[new("a")]), 0, |deployment| deployment["spec"]["strategy"] = json!({"type": "Recreate"}));
     let notes = considered(&single, true).notes.join("; ");
     assert!(notes.contains("single pod, and no companion pod may run"), "{notes}");
+    assert!(!notes.contains("no two versions"), "{notes}");
+    let two = with_object(plain(&[new("a"), new("b")]), 0, |deployment| {
+        deployment["spec"]["strategy"] = json!({"type": "Recreate"});
+        deployment["spec"]["replicas"] = 2.into();
+    });
+    let notes = considered(&two, true).notes.join("; ");
+    assert!(
+        notes.contains("its strategy is Recreate, under which natively no two versions run at the same time"),
+        "{notes}"
+    );
     let pod = consider(&single, &"pod/a".parse().unwrap(), &gate(None), false, Timestamp::UNIX_EPOCH);
     assert_eq!(pod.unwrap_err().code(), 2);
 }

@@ -146,7 +146,7 @@ fn others() -> Vec<Scene> {
             what: "Something was changed that can't be changed in a running pod, and the workload is `in-place-only`.",
             snapshot: refused(),
             asked: WEB,
-            codes: [0, 3],
+            codes: [3, 3],
             words: &["Refused", "change it back"],
         },
         Scene {
@@ -288,6 +288,7 @@ fn bad_tag() -> Snapshot {
         node: pull.node,
         image: pull.image,
         rewritten: None,
+        given: None,
         created: Some(now()),
         deleting: false,
         state: failed.clone(),

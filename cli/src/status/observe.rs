@@ -112,6 +112,10 @@ impl<'a> Observer<'a> {
             Some(because) => because,
             None => why,
         };
+        let overdue = workload.and_then(|workload| workload.overdue.as_ref());
+        let overdue = overdue.map(|words| format!("its native rollout has not got on in time: {words}"));
+        let why = overdue.iter().cloned().chain([why].into_iter().filter(|why| !why.is_empty()));
+        let why = why.collect::<Vec<_>>().join("; ");
         let failure = workload.and_then(|workload| workload.failures.first());
         let halted = failure.map(|(pod, reason)| format!("halted, because {} ended as {reason}", pod.name));
         // So many have failed that nobody goes any more, and the mark is not written yet or can't be.
@@ -154,6 +158,7 @@ impl<'a> Observer<'a> {
             reload,
             pods,
             driven,
+            overdue,
             halted,
             namespace,
             name,
@@ -223,6 +228,10 @@ impl<'a> Observer<'a> {
                 Some(words) => format!("its workload is halted; {}", dead(pod, &words)),
                 None => "its workload is halted".to_owned(),
             };
+            status.stays = true;
+        } else if group.workload.is_some_and(|workload| is_refused(workload, uid)) {
+            status.state = State::Waiting;
+            "its workload's change, which is refused".clone_into(&mut status.why);
             status.stays = true;
         } else if pod.terminating {
             "the pod is being deleted".clone_into(&mut status.why);
@@ -316,6 +325,11 @@ impl<'a> Observer<'a> {
 /// Whether the pod is not as its workload says, and is not to be, because that version was judged bad.
 fn is_held_off(workload: &WorkloadReport, uid: &str) -> bool {
     matches!(workload.stage, Stage::Halted(_)) && workload.behind.contains(uid)
+}
+
+/// Whether the pod is to get a change that is not made.
+fn is_refused(workload: &WorkloadReport, uid: &str) -> bool {
+    matches!(workload.stage, Stage::Refused(_)) && workload.behind.contains(uid)
 }
 
 /// Whether the pod is to be replaced by another one, which is not ours to do.

@@ -78,6 +78,9 @@ pub(crate) struct WorkloadStatus {
     /// It is driven: it has opted in, and is not being deleted.
     #[serde(skip)]
     pub(crate) driven: bool,
+    /// It goes natively, and has not got on in time.
+    #[serde(skip)]
+    pub(crate) overdue: Option<String>,
     /// An operation has failed on the way to its target, maybe of a pod that is gone.
     #[serde(skip)]
     pub(crate) halted: Option<String>,

@@ -49,6 +49,25 @@ fn a_pod_that_is_being_deleted_is_not_waited_for_once_all_others_are_there() {
 }
 
 #[test]
+fn a_native_rollout_that_has_not_got_on_in_time_fails_as_kubectls_own_wait_does() {
+    let native = |reason: &str, observed: i64| {
+        with(idle(&[pod("a", "web:v1")]), |deployment| {
+            deployment["spec"]["template"]["spec"]["containers"][0]["image"] = json!("web:v3");
+            deployment["metadata"]["generation"] = json!(7);
+            deployment["status"] = json!({"observedGeneration": observed, "conditions": [
+                {"type": "Progressing", "status": "False", "reason": reason, "message": "ReplicaSet has timed out"}]});
+        })
+    };
+    let failure = done(&found(&native("ProgressDeadlineExceeded", 7))).unwrap_err();
+    assert_eq!(
+        (failure.code(), failure.to_string().contains("has not got on in time: ReplicaSet has timed out")),
+        (1, true)
+    );
+    assert!(!done(&found(&native("ProgressDeadlineExceeded", 6))).unwrap(), "that is about the one before");
+    assert!(!done(&found(&native("ReplicaSetUpdated", 7))).unwrap());
+}
+
+#[test]
 fn a_halted_or_refused_rollout_fails_at_once() {
     let ended = json!({"id": "g", "phase": "Returning", "since": "2026-01-01T00:00:00.000000Z",
         "result": {"outcome": "Failed", "reason": "AdmissionDenied"}});
@@ -165,7 +184,7 @@ fn of_a_native_rollout_the_pods_that_are_wished_count() {
 #[test]
 fn the_result_of_another_version_is_no_failure_of_this_one() {
     let ended = json!({"id": "g", "phase": "Returning", "since": "2026-01-01T00:00:00.000000Z",
-        "result": {"outcome": "RolledBack", "reason": "ErrImagePull"}});
+        "result": {"outcome": "RolledBack", "reason": "ProgressDeadlineExceeded"}});
     let bad = with_grant(rollout(&[pod("a", "web:v1")]), "a", &ended);
     assert!(done(&found(&bad)).is_err());
     let mended =

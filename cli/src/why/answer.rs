@@ -33,9 +33,27 @@ pub(crate) struct Answer {
     /// No controller runs, so nothing begins whatever the rules say.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) no_controller: bool,
-    /// The workload is halted.
+    /// A workload that goes no further.
     #[serde(skip)]
-    halted: Option<String>,
+    stopped: Option<Stopped>,
+}
+
+/// How a workload came to go no further; with its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Stopped {
+    Halted(String),
+    Refused(String),
+}
+
+impl Stopped {
+    fn of(workload: &WorkloadStatus) -> Option<Self> {
+        let name = || workload.name.clone();
+        match workload.stage {
+            "Halted" => Some(Self::Halted(name())),
+            "Refused" => Some(Self::Refused(name())),
+            _ => None,
+        }
+    }
 }
 
 /// What is said of one pod.
@@ -105,6 +123,8 @@ pub(crate) enum Blocked<'a> {
     Otherwise(&'a str),
     /// The workload, by its name.
     Halted(&'a str),
+    /// The change of the workload with this name is not made.
+    Refused(&'a str),
 }
 
 impl Answer {
@@ -115,7 +135,7 @@ impl Answer {
         let report = observe_all(snapshot, &explanation, now);
         let mut notes = snapshot.notes();
         let mut pods = Vec::new();
-        let mut halted = None;
+        let mut stopped = None;
         let mut under_way = None;
         for workload in report.only(Some(target)).workloads {
             if !workload.why.is_empty() {
@@ -130,7 +150,7 @@ impl Answer {
             );
             let blocked = workload.pods.iter().map(|pod| &pod.why).find(|why| why.starts_with(BLOCKED));
             notes.extend(blocked.map(|why| format!("{}: {why}", workload.name)));
-            halted = halted.or_else(|| (workload.stage == "Halted").then(|| workload.name.clone()));
+            stopped = stopped.or_else(|| Stopped::of(&workload));
             if workload.pods.is_empty() {
                 notes.push(format!("{} has no pods", workload.name));
             }
@@ -146,7 +166,7 @@ impl Answer {
             );
         }
         let partial = !snapshot.sees_what_is_in_the_way();
-        Self { notes, pods, under_way, partial, no_controller: snapshot.controller.is_away(), halted }
+        Self { notes, pods, under_way, partial, no_controller: snapshot.controller.is_away(), stopped }
     }
 
     /// Whether something is in the way that neither time nor what is under way takes away. Who wishes nothing waits for nothing.
@@ -161,9 +181,10 @@ impl Answer {
         if let Some(pod) = stuck().find(|pod| pod.needs_change) {
             return Blocked::ByChange(&pod.pod);
         }
-        match (stuck().next(), &self.halted) {
+        match (stuck().next(), &self.stopped) {
             (Some(pod), _) => Blocked::Otherwise(&pod.pod),
-            (None, Some(workload)) => Blocked::Halted(workload),
+            (None, Some(Stopped::Halted(workload))) => Blocked::Halted(workload),
+            (None, Some(Stopped::Refused(workload))) => Blocked::Refused(workload),
             (None, None) => Blocked::No,
         }
     }

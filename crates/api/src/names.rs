@@ -65,9 +65,9 @@ pub mod annotations {
     pub const INIT_CONFIG: &str = "hitless.dev/init-config";
     /// On a pod: when its agent last wanted the kubelet to look at its volumes. Written by the agent.
     pub const CONFIG_SYNC: &str = "hitless.dev/config-sync";
-    /// On a pod: JSON `{"<container>": "<containerID>", …}`, the containers that the last image patch was to end, where they were not those
-    /// of the grant any more, because one had crashed and been started again. Written by the agent in that patch: the next agent would take
-    /// such a container for the new one.
+    /// On a pod: JSON `{"<container>": "<containerID>", …}`, the containers that the last image patch was to end. Written by the agent in
+    /// that patch. The next agent would take one that had crashed after the grant for the new one; and a restart would give the image
+    /// that still runs the name of the next one.
     pub const REPLACED: &str = "hitless.dev/replaced";
     /// On a workload: `held` while the guard policy keeps the native controller from rolling it. Set by the guard policy, lifted by
     /// the controller.

@@ -104,8 +104,7 @@ impl PodView {
         self.ready() && !self.terminating && !self.finished
     }
 
-    /// Containers that the last image patch was to end, where they were not those of its grant any more: containerID by name
-    /// ([`annotations::REPLACED`]).
+    /// Containers that the last image patch was to end: containerID by name ([`annotations::REPLACED`]).
     #[must_use]
     pub fn containers_to_end(&self) -> BTreeMap<String, String> {
         let text = self.annotations.get(annotations::REPLACED);
@@ -191,7 +190,7 @@ impl From<&Pod> for PodView {
             node: spec.and_then(|s| s.node_name.clone()),
             containers: spec.map(|spec| container::containers(spec, status)).unwrap_or_default(),
             init: spec.and_then(container::run_once).map(Shared::from),
-            pull_identity: spec.map(pull_identity).unwrap_or_default(),
+            pull_identity: spec.map(PullIdentity::of).unwrap_or_default(),
             conditions: status
                 .and_then(|s| s.conditions.as_ref())
                 .into_iter()
@@ -229,13 +228,6 @@ fn claims(spec: &PodSpec) -> Vec<MountedClaim> {
         Some(MountedClaim { volume: volume.name.clone(), claim })
     });
     mounted.collect()
-}
-
-fn pull_identity(spec: &PodSpec) -> PullIdentity {
-    PullIdentity {
-        service_account: spec.service_account_name.clone().filter(|name| name != "default"),
-        secrets: spec.image_pull_secrets.iter().flatten().map(|secret| secret.name.clone()).collect(),
-    }
 }
 
 /// Bytes of one annotation's value that are kept: more than any that can be meant. What is cut off is no JSON, and is refused as such.

@@ -1,5 +1,7 @@
 //! How a pod's images are pulled.
 
+use k8s_openapi::api::core::v1::PodSpec;
+
 /// `spec.containers[].imagePullPolicy`, which the API server always writes out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PullPolicy {
@@ -41,4 +43,15 @@ pub struct PullIdentity {
     pub service_account: Option<String>,
     /// Names in `spec.imagePullSecrets`, with those that admission has added from the service account.
     pub secrets: Vec<String>,
+}
+
+impl PullIdentity {
+    /// Of a pod as the API server has it.
+    #[must_use]
+    pub fn of(spec: &PodSpec) -> Self {
+        Self {
+            service_account: spec.service_account_name.clone().filter(|name| name != "default"),
+            secrets: spec.image_pull_secrets.iter().flatten().map(|secret| secret.name.clone()).collect(),
+        }
+    }
 }

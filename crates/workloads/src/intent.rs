@@ -82,6 +82,13 @@ impl PodIntent {
         Self::new(pod, Operation::new(GrantOp::Update, containers, BTreeMap::new(), BTreeMap::new()))
     }
 
+    /// Whether it is one that nobody wishes ([`Self::assumed`]): no container gets another image.
+    #[must_use]
+    pub fn is_assumed(&self) -> bool {
+        let Operation { op, containers, .. } = &*self.operation;
+        *op == GrantOp::Update && !containers.is_empty() && containers.values().all(|change| change.from == change.to)
+    }
+
     /// The pod leaves service for good, and nothing else is done to it.
     #[must_use]
     pub fn drain(pod: &PodView) -> Self {
@@ -209,15 +216,21 @@ pub enum Obstacle {
         /// Name of the container.
         container: String,
     },
+    /// The same, where the kubelet has not ended the container before yet: its digest would get the name of the next image.
+    #[error("the kubelet has not replaced container {container} yet; it can be restarted then")]
+    NotReplaced {
+        /// Name of the container.
+        container: String,
+    },
     /// What was done for an OperationJob is read from the pod until the job says it.
     #[error("its last restart was for an OperationJob that does not say so yet; it waits until the job's status does")]
     RestartNotRecorded,
     /// Others of its workload go first.
-    #[error("pods of {kind} go in order, the last ordinal first; {first} comes before it")]
+    #[error("pods of {kind} go in order, the last ordinal first; it waits for {first}")]
     NotItsTurn {
         /// Kind of the workload.
         kind: &'static str,
-        /// Name of a pod that is before it: it is being operated, is not available, or has to be.
+        /// Name of a pod that is before it: it is being operated, is being deleted, is not available, or has to be.
         first: String,
     },
     /// The revision that the pod was made from is not known (yet).
@@ -241,6 +254,7 @@ impl Obstacle {
         match self {
             Self::DigestUnknown { .. } | Self::UnknownContainer { .. } => true,
             Self::NotStarted { .. }
+            | Self::NotReplaced { .. }
             | Self::RestartNotRecorded
             | Self::NotItsTurn { .. }
             | Self::UnknownRevision { .. } => false,
@@ -253,6 +267,7 @@ impl Obstacle {
         match self {
             Self::DigestUnknown { .. } => "DigestUnknown",
             Self::NotStarted { .. } => "NotStarted",
+            Self::NotReplaced { .. } => "NotReplaced",
             Self::RestartNotRecorded => "RestartNotRecorded",
             Self::NotItsTurn { .. } => "NotItsTurn",
             Self::UnknownRevision { .. } => "UnknownRevision",

@@ -143,6 +143,12 @@ pub trait Kind: Sync {
         None
     }
 
+    /// That a native rollout has not got on in the time that its owner gives it, in the words of its controller, if that says so.
+    fn overdue<'r>(&self, root: &'r Object) -> Option<&'r str> {
+        let _ = root;
+        None
+    }
+
     /// Template of a pod of the next version that may run beside the workload's own for a while, as its own strategy lets it.
     ///
     /// # Errors
@@ -150,6 +156,13 @@ pub trait Kind: Sync {
     fn surge<'r>(&self, root: &'r Object) -> Result<&'r Value, String> {
         let _ = root;
         Err(NO_SURGE.to_owned())
+    }
+
+    /// Whether the native controller first makes a pod of the next version where each pod is, so that its node's clients are served before
+    /// it goes.
+    fn surges_on_nodes(&self, root: &Object) -> bool {
+        let _ = root;
+        false
     }
 
     /// What is written so that the native controller rolls the version that the template asks for, because that costs its clients less

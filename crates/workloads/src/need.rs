@@ -8,6 +8,7 @@ use hitless_api::pod::{ContainerView, PodView};
 use hitless_api::{Change, GrantOp, PullPolicy};
 
 use crate::because::Because;
+use crate::field::items;
 use crate::image;
 use crate::intent::{Obstacle, Operation, PodIntent, PodWish};
 use crate::labels;
@@ -45,14 +46,14 @@ impl<'a> Goal<'a> {
     }
 
     /// The image change that restarts the container.
-    fn restart(&self, container: &ContainerView) -> Result<ImageChange, Obstacle> {
+    fn restart(&self, pod: &PodView, container: &ContainerView) -> Result<ImageChange, Obstacle> {
         let tag = self.template.image(&container.name).filter(|image| image::digest_of(image).is_none());
         match tag {
             // As at every other start, the registry is asked what the tag means; all pods get the same answer.
             Some(tag) if container.pull_policy == PullPolicy::Always && !self.keeps_digest => {
                 Ok(ImageChange { from: container.image.clone(), to: tag.to_owned() })
             }
-            _ => restart_wish::alias(container, self.template.revision()),
+            _ => restart_wish::alias(pod, container, self.template.revision()),
         }
     }
 
@@ -149,6 +150,28 @@ pub(crate) fn agentless(wishes: &[PodWish], pods: &[&PodView], world: &World<'_>
     Some(Because::no_agent(&pod.id.name, pod.node.as_deref().unwrap_or_default()))
 }
 
+/// Why one of these operations can't start its image in the pod that it is for: with what that is pulled, only new pods have.
+pub(crate) fn without_secret(
+    wishes: &[PodWish],
+    pods: &[&PodView],
+    template: &Template,
+    world: &World<'_>,
+) -> Option<Because> {
+    // Where the template names some, new pods have no others.
+    if items(&template.content()["spec"]["imagePullSecrets"]).next().is_some() {
+        return None;
+    }
+    let intents = wishes.iter().filter_map(|wish| wish.intent.as_ref().ok());
+    intents.filter(|intent| !intent.operation.containers.is_empty()).find_map(|intent| {
+        let pod = pods.iter().find(|pod| pod.id.uid == intent.pod.uid)?;
+        let missing = || world.missing_secret(pod).map(|secret| Because::without_secret(&pod.id.name, secret));
+        let mut images = intent.operation.containers.values().map(|change| &change.to);
+        images
+            .find_map(|image| Some(Because::unauthorized(&pod.id.name, image, world.unauthorized(pod, image)?)))
+            .or_else(missing)
+    })
+}
+
 /// Why only a new pod shows whether the image of one of these operations is accepted: the pods that would fetch it are not.
 pub(crate) fn unaccepted(wishes: &[PodWish], world: &World<'_>) -> Option<Because> {
     wishes.iter().filter_map(|wish| Some((&wish.pod.namespace, wish.intent.as_ref().ok()?))).find_map(
@@ -198,7 +221,7 @@ fn operation(
     let own = pod.containers.iter().filter(|container| target.image(&container.name).is_some());
     for container in own.filter(|container| restarted(&container.name)) {
         if !containers.contains_key(&container.name) {
-            containers.insert(container.name.clone(), goal.restart(container)?);
+            containers.insert(container.name.clone(), goal.restart(pod, container)?);
         }
     }
     let recorded = pod.annotations.get(annotations::REVISION).cloned();
@@ -232,7 +255,7 @@ fn fold_in(
     let rest: Result<Vec<_>, Obstacle> = selected
         .into_iter()
         .filter(|container| !containers.contains_key(&container.name))
-        .map(|container| Ok((container.name.clone(), restart_wish::alias(container, &wish.token)?)))
+        .map(|container| Ok((container.name.clone(), restart_wish::alias(pod, container, &wish.token)?)))
         .collect();
     if let Ok(rest) = rest {
         containers.extend(rest);

@@ -55,7 +55,7 @@ impl RestartWish {
         let containers = self
             .select(pod)?
             .into_iter()
-            .map(|container| Ok((container.name.clone(), alias(container, &self.token)?)))
+            .map(|container| Ok((container.name.clone(), alias(pod, container, &self.token)?)))
             .collect::<Result<BTreeMap<_, _>, _>>()?;
         let mut changes = BTreeMap::from([self.mark(pod)]);
         if let (None, Some(revision)) = (pod.annotations.get(annotations::REVISION), revision) {
@@ -75,14 +75,25 @@ impl RestartWish {
 /// The image change that restarts the container.
 ///
 /// # Errors
-/// [`Obstacle::DigestUnknown`], or [`Obstacle::NotStarted`] of one whose image nobody knows yet.
-pub(crate) fn alias(container: &ContainerView, token: &str) -> Result<ImageChange, Obstacle> {
+/// [`Obstacle::DigestUnknown`]; [`Obstacle::NotStarted`] of one whose image nobody knows yet; [`Obstacle::NotReplaced`] where another image
+/// runs than that of the spec, whose name it would get.
+pub(crate) fn alias(pod: &PodView, container: &ContainerView, token: &str) -> Result<ImageChange, Obstacle> {
+    if runs_image_before(pod, container) {
+        return Err(Obstacle::NotReplaced { container: container.name.clone() });
+    }
     let none = || match container.name.clone() {
         name if image::has_no_other_name(container) => Obstacle::DigestUnknown { container: name },
         name => Obstacle::NotStarted { container: name },
     };
     let to = image::alias(container, token).ok_or_else(none)?;
     Ok(ImageChange { from: container.image.clone(), to })
+}
+
+/// The kubelet has not ended the container before, and nothing but what runs tells which digest the name means.
+fn runs_image_before(pod: &PodView, container: &ContainerView) -> bool {
+    let to_end = pod.containers_to_end();
+    let is_to_end = |id: &String| container.status.as_ref().is_some_and(|status| status.container_id == *id);
+    image::digest_of(&container.image).is_none() && to_end.get(&container.name).is_some_and(is_to_end)
 }
 
 #[cfg(test)]
@@ -139,5 +150,23 @@ mod tests {
         }
         let error = wish(&imported).unwrap().intent(&imported, None).unwrap_err();
         assert_eq!((error.reason(), error.is_for_ever()), ("NotStarted", false));
+    }
+
+    #[test]
+    fn the_name_of_the_next_image_is_not_given_to_the_one_before_that_still_runs() {
+        let wished = |image: &str| {
+            let replaced = r#"{"web": "c://1"}"#;
+            let mut pod = pod(&json!({"hitless.dev/restart": "a", "hitless.dev/replaced": replaced}));
+            let web = &mut pod.containers[0];
+            let mut spec = (*web.spec).clone();
+            spec.image = image.into();
+            web.spec = spec.into();
+            web.status.as_mut().unwrap().container_id = "c://1".into();
+            let intent = wish(&pod).unwrap().intent(&pod, None);
+            intent.map(|intent| intent.operation.containers["web"].to.clone()).map_err(|error| error.reason())
+        };
+        assert_eq!(wished("r.io/web:v2"), Err("NotReplaced"));
+        let pinned = wished("r.io/web:v2@sha256:2").unwrap();
+        assert!(pinned.starts_with("r.io/web:v2.hitless-") && pinned.ends_with("@sha256:2"), "{pinned}");
     }
 }

@@ -27,6 +27,11 @@ pub(crate) fn only_one(template: &Value) -> Option<String> {
     None
 }
 
+/// Whether this `maxSurge` is none at all.
+pub(crate) fn is_none(most: &Value) -> bool {
+    *most == 0 || *most == "0%" || *most == "0"
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -29,7 +29,8 @@ const CRASHES: &str = "CrashLoopBackOff";
 /// | `CrashLoopBackOff` | where the process ends by itself: what it found, such as a lease of the one before, may be gone |
 /// | the image can't be pulled | where the registry does not answer; not where it says no |
 /// | the runtime can't make or start it | where the runtime is in trouble; not where the image has no such program |
-/// | the name, the policy or the configuration is wrong | no |
+/// | a ConfigMap, a Secret or a key of one is not there | it may come; the version before would not start without it either |
+/// | the name or the policy is wrong, or the image's user is not one that the pod allows | no |
 pub(super) fn of(container: &ContainerView) -> Option<Trouble<'_>> {
     let status = container.status.as_ref()?;
     let reason = status.waiting.as_deref()?;
@@ -38,7 +39,8 @@ pub(super) fn of(container: &ContainerView) -> Option<Trouble<'_>> {
         CRASHES => !has_no_program(said) || !STARTS.iter().any(|start| said.starts_with(start)),
         "CreateContainerError" | "RunContainerError" => !has_no_program(said),
         "ErrImagePull" | "ImagePullBackOff" | "ImageInspectError" | "RegistryUnavailable" => !contains(said, &REFUSALS),
-        "ErrImageNeverPull" | "InvalidImageName" | "CreateContainerConfigError" => false,
+        "CreateContainerConfigError" => !contains(said, &IMAGE_USER),
+        "ErrImageNeverPull" | "InvalidImageName" => false,
         _ => return None,
     };
     Some(Trouble { reason, words: words(container, reason, said), repeats })
@@ -50,6 +52,9 @@ const STARTS: [&str; 2] = ["StartError", "ContainerCannotRun"];
 /// What registries say of an image that is not there, or not for this pod.
 const REFUSALS: [&str; 6] =
     ["not found", "manifest unknown", "unauthorized", "authentication required", "denied", "no match for platform"];
+
+/// What the kubelet says of an image whose user the pod does not allow (`verifyRunAsNonRoot`).
+const IMAGE_USER: [&str; 2] = ["runasnonroot", "non-root"];
 
 /// What runtimes say of a program that is not in the image, or can't be run.
 fn has_no_program(said: &str) -> bool {
@@ -104,7 +109,8 @@ mod tests {
             ("ErrImagePull", "dial tcp: i/o timeout", true),
             ("CreateContainerError", "name is reserved", true),
             ("RunContainerError", "exec format error", false),
-            ("CreateContainerConfigError", "secret \"a\" not found", false),
+            ("CreateContainerConfigError", "secret \"a\" not found", true),
+            ("CreateContainerConfigError", "container has runAsNonRoot and image will run as root", false),
             ("InvalidImageName", "", false),
         ] {
             assert_eq!(repeats(&waiting(reason, message), &exited), Some(expected), "{reason}: {message}");

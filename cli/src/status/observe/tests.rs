@@ -116,7 +116,8 @@ fn a_change_that_can_not_be_made_in_place_is_named_by_its_field() {
     let status = web(&snapshot);
     assert_eq!(status.stage, "Refused");
     assert!(status.why.contains("hostPID"), "{}", status.why);
-    assert_eq!(status.pods[0].state, State::UpToDate, "nothing is wished for its pods");
+    assert_eq!((status.updated, status.total), (0, 1));
+    assert_eq!(status.pods[0].state, State::Waiting, "it has not what its workload says");
 }
 
 #[test]

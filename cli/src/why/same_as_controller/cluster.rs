@@ -286,6 +286,7 @@ fn images(snapshot: &mut Snapshot, images: Images) {
         node: pull.node,
         image: pull.image,
         rewritten: None,
+        given: None,
         created: Some(now()),
         deleting: false,
         state: state.clone(),

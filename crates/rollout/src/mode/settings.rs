@@ -315,6 +315,17 @@ impl OperationSettings {
         self.inputs.wish == ModeWish::Auto && is_refused
     }
 
+    /// The same, where natively another pod serves on its node before it goes, and in place some clients of the node have nobody else.
+    #[must_use]
+    pub fn is_refused_on_its_node(&self, mode: &Mode) -> bool {
+        let (gap, cap) = (self.inputs.gap_milliseconds, self.inputs.cap_milliseconds);
+        let is_refused = match mode.mode {
+            GrantMode::Hold => gap.is_none_or(|gap| gap > cap),
+            GrantMode::Leave | GrantMode::Stay | GrantMode::Unknown(_) => true,
+        };
+        self.inputs.wish == ModeWish::Auto && self.inputs.serving && is_refused
+    }
+
     /// It leaves because another pod serves, and a load balancer outside of the cluster sends it connections all the same.
     fn is_kept_by_load_balancer(&self, mode: &Mode) -> bool {
         let word = Mode::word(&mode.reason);
@@ -332,22 +343,22 @@ impl OperationSettings {
         Some(format!("{shown_by} shows a load balancer that would send the pod connections beside it"))
     }
 
-    /// What clients would see in place, as a clause for people. `is_alone`: they have nobody else.
+    /// What clients would see in place, as a clause for people. `alone`: that they have nobody else, in words.
     #[must_use]
-    pub fn loss(&self, mode: &Mode, is_alone: bool) -> String {
+    pub fn loss(&self, mode: &Mode, alone: Option<&str>) -> String {
         let cap = self.inputs.cap_milliseconds;
         let held = format!("new connections would wait for {cap} ms and be refused then");
         let gap = self.inputs.gap_milliseconds.map_or_else(
             || "how long its workload is away is not known".to_owned(),
             |gap| format!("its workload was away for {gap} ms"),
         );
-        match (&mode.mode, is_alone) {
-            (GrantMode::Hold, true) => format!("it is the only pod, and in place {held}: {gap}"),
-            (GrantMode::Hold, false) => format!("it can't leave service, and in place {held}: {gap}"),
-            (GrantMode::Leave | GrantMode::Stay | GrantMode::Unknown(_), true) => {
-                "it is the only pod, and in place new connections would be refused until it is back".to_owned()
+        match (&mode.mode, alone) {
+            (GrantMode::Hold, Some(alone)) => format!("{alone}, and in place {held}: {gap}"),
+            (GrantMode::Hold, None) => format!("it can't leave service, and in place {held}: {gap}"),
+            (GrantMode::Leave | GrantMode::Stay | GrantMode::Unknown(_), Some(alone)) => {
+                format!("{alone}, and in place new connections would be refused until it is back")
             }
-            (GrantMode::Leave | GrantMode::Stay | GrantMode::Unknown(_), false) => {
+            (GrantMode::Leave | GrantMode::Stay | GrantMode::Unknown(_), None) => {
                 let shown_by = self.inputs.load_balancer_keeps_it.as_deref().unwrap_or_default();
                 format!("{shown_by} shows a load balancer whose {held}: {gap}")
             }

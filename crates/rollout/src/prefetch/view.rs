@@ -1,12 +1,13 @@
 //! How far a prefetch pod is.
 
-use hitless_api::PodRef;
 use hitless_api::names::{annotations, labels};
+use hitless_api::{PodRef, PullIdentity, PullPolicy};
 use hitless_workloads::image;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod, PodStatus};
+use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod, PodSpec, PodStatus};
 
 use super::manifest::CONTAINER;
+use super::{Extra, Pull};
 
 /// Reason of a pod that has outlived its `activeDeadlineSeconds`.
 const OVERDUE: &str = "DeadlineExceeded";
@@ -29,6 +30,8 @@ pub struct PrefetchView {
     pub image: String,
     /// The image that admission has given it instead, if it has: Kubernetes would run that one in a new pod.
     pub rewritten: Option<String>,
+    /// What admission has given it, where it asked for no pull secret: those of its service account, as each new pod gets them.
+    pub given: Option<PullIdentity>,
     /// When it was made.
     pub created: Option<Timestamp>,
     /// It is being deleted.
@@ -79,6 +82,8 @@ impl PrefetchView {
         let image = image.unwrap_or_default();
         let asked = pod.metadata.annotations.as_ref().and_then(|known| known.get(annotations::IMAGE));
         let is_rewritten = asked.is_some_and(|asked| *asked != image) && !image.is_empty();
+        let rewritten = is_rewritten.then(|| image.clone());
+        let image = asked.cloned().unwrap_or(image);
         Some(Self {
             attempt: name.rsplit('-').next().and_then(|number| number.parse().ok()).unwrap_or_default(),
             pod: PodRef {
@@ -91,8 +96,9 @@ impl PrefetchView {
             created,
             deleting: pod.metadata.deletion_timestamp.is_some(),
             state: state(pod, created),
-            rewritten: is_rewritten.then(|| image.clone()),
-            image: asked.cloned().unwrap_or(image),
+            rewritten,
+            given: spec.and_then(|spec| given(pod, spec, &image)),
+            image,
         })
     }
 
@@ -119,6 +125,23 @@ impl PrefetchView {
     pub fn is_fetched(&self) -> bool {
         matches!(self.state, PrefetchState::Fetched { .. })
     }
+}
+
+/// Its pull secrets, where its key is that of a pull which asks for none.
+fn given(pod: &Pod, spec: &PodSpec, image: &str) -> Option<PullIdentity> {
+    let given = PullIdentity::of(spec);
+    let container = spec.containers.iter().find(|each| each.name == CONTAINER)?;
+    let asked = Pull {
+        namespace: pod.metadata.namespace.clone()?,
+        node: spec.node_name.clone()?,
+        image: image.to_owned(),
+        policy: PullPolicy::of(container.image_pull_policy.as_deref()),
+        identity: PullIdentity { secrets: Vec::new(), ..given.clone() },
+        resources: None,
+        extra: Extra::default(),
+    };
+    let is_asked = pod.metadata.labels.as_ref()?.get(labels::PREFETCH) == Some(&asked.key());
+    (is_asked && !given.secrets.is_empty()).then_some(given)
 }
 
 fn state(pod: &Pod, created: Option<Timestamp>) -> PrefetchState {
@@ -183,7 +206,9 @@ fn failed(reason: Option<&str>, message: Option<&str>) -> PrefetchState {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Resources, manifest};
     use super::*;
+    use hitless_api::{GroupKind, ObjectRef};
     use serde_json::{Value, json};
 
     fn view(status: &Value) -> PrefetchState {
@@ -241,6 +266,30 @@ mod tests {
         let other = view("web:v2");
         assert!(other.is_fetched() && other.image == "web:v2");
         assert_eq!(other.rewritten.as_deref(), Some("mirror/web:v2"));
+    }
+
+    #[test]
+    fn pull_secrets_that_nobody_asked_for_are_those_of_new_pods() {
+        let given = |asked: &[&str], has: &[&str]| {
+            let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+            let identity = PullIdentity { service_account: Some("web".into()), secrets: names(asked) };
+            let (namespace, node, image) = ("shop".to_owned(), "n1".to_owned(), "r.io/web:v2".to_owned());
+            let policy = PullPolicy::Always;
+            let pull = Pull { namespace, node, image, policy, identity, resources: None, extra: Extra::default() };
+            let owner = ObjectRef {
+                group_kind: GroupKind::new("apps", "Deployment"),
+                namespace: "shop".into(),
+                name: "web".into(),
+                uid: "u".into(),
+            };
+            let mut pod = manifest(&pull, 1, Resources::None, &owner);
+            pod["spec"]["imagePullSecrets"] = has.iter().map(|name| json!({"name": name})).collect();
+            PrefetchView::of(&serde_json::from_value(pod).unwrap()).unwrap().given
+        };
+        assert_eq!(given(&[], &[]), None);
+        assert_eq!(given(&["own"], &["own"]), None);
+        let secrets = vec!["new".to_owned()];
+        assert_eq!(given(&[], &["new"]), Some(PullIdentity { service_account: Some("web".into()), secrets }));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::candidates::{Basis, Operable};
 use super::draft::Draft;
-use super::in_service_fallback::without_agent_from;
+use super::in_service_fallback::{AGENT_IS_AWAY, without_agent_for};
 use super::wait_reason::WaitReason;
 use crate::companion::{self, Outcome, State, Tried};
 use crate::mode::{Gaps, Mode, Serving, StandIn, Traffic, start_seconds};
@@ -222,7 +222,8 @@ impl Basis<'_, '_> {
         let plan = &self.wishes.plans[self.workload_of_operation(operable)?];
         // A change of labels starts nothing that could be tried.
         let starts = operable.intent.operation.op != GrantOp::Relabel;
-        let wants = starts && is_moving(plan) && plan.behind.contains(&operable.pod.id.uid);
+        let is_behind = is_moving(plan) && plan.behind.contains(&operable.pod.id.uid);
+        let wants = starts && (is_behind || operable.intent.is_assumed());
         let may = wants && plan.companion != CompanionWish::Never && self.cannot_run(operable).is_none();
         may.then_some(plan)
     }
@@ -350,7 +351,7 @@ fn wake_at(basis: &Basis<'_, '_>) -> Option<Timestamp> {
                 [until, Some(slow), Some(deadline)].into_iter().flatten().filter(|at| *at > now).min()?
             }
             State::Failing(_) => deadline,
-            State::Ready { .. } => without_agent_from(basis.snapshot, pod, basis.companions.now)?,
+            State::Ready { .. } => without_agent_for(AGENT_IS_AWAY, basis.snapshot, pod, basis.companions.now)?,
         };
         (next > basis.companions.now).then_some(next)
     });

@@ -6,20 +6,18 @@ use hitless_api::event::{EventNote, Severity};
 use hitless_api::names::{UPDATE_IN_PLACE, UPDATE_IN_PLACE_ONLY, annotations};
 use hitless_api::{GrantOp, ObjectRef, Outcome, PodRef, TransitionResult};
 use hitless_workloads::{Cause, Object, OptIn, Pause, Plan, Stage, registry};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 
 use super::PodVerdict;
 use super::companions::target_key;
 use super::endings::{Ended, Failure};
 use super::images::Images;
+use super::in_service_fallback::AGENT_IS_AWAY;
 use super::lasting::Roots;
 use super::wait_reason::{WaitReason, no_agent};
 use super::wishes::Wishes;
 use crate::snapshot::{AgentState, OwnWrites, Snapshot};
-
-/// An agent that is updated or started anew is away for less.
-const AGENT_IS_AWAY: SignedDuration = SignedDuration::from_secs(60);
 
 pub(super) fn notes(
     wishes: &Wishes<'_>,
@@ -241,8 +239,8 @@ fn failed(wishes: &Wishes<'_>, failure: &Failure<'_>) -> EventNote {
         && failure.result.reason == TransitionResult::ROLLBACK_NOT_READY
     {
         format!(
-            "{text}; the version before does not come up in this pod either, perhaps because of what its volumes keep (a stale file of an \
-             emptyDir): its owner makes a fresh one once you delete it: kubectl delete pod -n {} {}",
+            "{text}; the version before does not come up in this pod either. A new pod has empty volumes, and the pull secrets of today; its \
+             owner makes one once you delete this one: kubectl delete pod -n {} {}",
             failure.grant.pod.namespace, failure.grant.pod.name
         )
     } else {

@@ -51,6 +51,8 @@ pub struct WorkloadReport {
     pub stage: Stage,
     /// Why its change is not made in place, if it is not.
     pub why: Option<String>,
+    /// It goes natively, and has not got on in time, as its controller says.
+    pub overdue: Option<String>,
     /// Paused by its owner, and driven under that pause.
     pub permanent: bool,
     /// Why no operation of its pods begins, if none does.
@@ -187,11 +189,15 @@ impl<'a> Pass<'a, '_> {
             basis.gate.decide(&[candidate], &basis.snapshot.approvals, draft.now).pop()
         };
         let granted = unfinished(self.basis.snapshot, pod).map(|grant| &grant.containers);
-        let wished = wished.and_then(|wish| wish.intent.as_ref().ok()).map(|intent| &intent.operation.containers);
-        let images = granted.or(wished).cloned().unwrap_or_default();
+        let changes = wished.and_then(|wish| wish.intent.as_ref().ok()).map(|intent| &intent.operation.containers);
+        let images = granted.or(changes).cloned().unwrap_or_default();
         // What the round would say if this were the only wish.
         let alone = basis.candidates([(&uid, &wish)], draft.clone()).resume(basis).judge(basis).grant(basis);
-        let verdict = alone.verdicts.into_iter().next_back()?;
+        let mut verdict = alone.verdicts.into_iter().next_back()?;
+        if wished.is_none() {
+            // What we do first keeps it from nothing.
+            verdict.waiting = verdict.waiting.filter(|waiting| !waiting.is_own_step());
+        }
         Some(Details { verdict, in_the_way, rules, images, expected })
     }
 
@@ -316,6 +322,9 @@ fn workloads(
                     Stage::NotOurs | Stage::Idle | Stage::Native | Stage::Rolling => None,
                 })
             }),
+            overdue: plan
+                .filter(|plan| plan.stage == Stage::Native)
+                .and_then(|_| registry::of_workload(&object.id.group_kind)?.overdue(object).map(ToOwned::to_owned)),
             permanent: plan.is_some_and(|plan| plan.permanent),
             paused: object.pause(),
             target: plan.map(|plan| plan.target.clone()).unwrap_or_default(),

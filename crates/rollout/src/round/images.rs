@@ -216,7 +216,9 @@ impl<'a> Images<'a> {
         let asked = pull.policy == PullPolicy::Always;
         if !asked {
             let is_fetched = attempts.iter().any(|attempt| attempt.is_fetched());
-            if is_fetched || self.is_there(&pull.node, &image::canonical(&pull.image)) {
+            // The kubelet asks which credentials a pod has, also where the image is there (KEP-2535).
+            let needs_login = !pull.identity.secrets.is_empty();
+            if is_fetched || !needs_login && self.is_there(&pull.node, &image::canonical(&pull.image)) {
                 return Known::There;
             }
         }

@@ -5,10 +5,13 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::change::Change;
 use super::write::{InServiceFallback, WithoutAgent};
+use crate::companion;
 use crate::snapshot::{AgentState, Snapshot};
 
 /// Seconds without an agent after which the controller stands in.
 const GRACE_SECONDS: i64 = 30;
+/// An agent that is updated or started anew is away for less.
+pub(super) const AGENT_IS_AWAY: SignedDuration = SignedDuration::from_secs(60);
 
 pub(super) struct Decision<'a> {
     pub(super) changes: Vec<Change<'a>>,
@@ -18,9 +21,14 @@ pub(super) struct Decision<'a> {
 /// The condition is only ever added where it is absent, never turned from False to True.
 pub(super) fn decide(snapshot: &Snapshot, now: Timestamp) -> Decision<'_> {
     let mut decision = Decision { changes: Vec::new(), wake_at: None };
-    let waiting = |pod: &&PodView| pod.gated && pod.in_service().is_none() && !pod.terminating && !pod.finished;
+    // A companion pod that nobody could drain is not to serve.
+    let waiting = |pod: &&PodView| {
+        let is_new = pod.gated && pod.in_service().is_none() && !pod.terminating && !pod.finished;
+        is_new && !companion::is_companion(pod)
+    };
+    let grace = SignedDuration::from_secs(GRACE_SECONDS);
     for pod in snapshot.pods.iter().map(|pod| &**pod).filter(waiting) {
-        let Some(due) = without_agent_from(snapshot, pod, now) else { continue };
+        let Some(due) = without_agent_for(grace, snapshot, pod, now) else { continue };
         if now >= due {
             let (pod, resource_version) = (pod.id.clone(), pod.resource_version.clone());
             let write = InServiceFallback { pod, resource_version, because: WithoutAgent::NoAgent };
@@ -32,8 +40,13 @@ pub(super) fn decide(snapshot: &Snapshot, now: Timestamp) -> Decision<'_> {
     decision
 }
 
-/// From when on nobody waits for an agent on the pod's node any more; `None`: one is there, or the pod has no node.
-pub(super) fn without_agent_from(snapshot: &Snapshot, pod: &PodView, now: Timestamp) -> Option<Timestamp> {
+/// When the pod's node will have had no agent for so long; `None`: one is there, or the pod has no node.
+pub(super) fn without_agent_for(
+    long: SignedDuration,
+    snapshot: &Snapshot,
+    pod: &PodView,
+    now: Timestamp,
+) -> Option<Timestamp> {
     let missing = match snapshot.agents.get(pod.node.as_ref()?) {
         Some(AgentState::Ready) => return None,
         Some(AgentState::MissingSince(since)) => *since,
@@ -42,7 +55,7 @@ pub(super) fn without_agent_from(snapshot: &Snapshot, pod: &PodView, now: Timest
         None => now,
     };
     let since = bound_since(pod).map_or(missing, |bound| bound.max(missing));
-    Some(since.saturating_add(SignedDuration::from_secs(GRACE_SECONDS)).unwrap_or(now))
+    Some(since.saturating_add(long).unwrap_or(now))
 }
 
 /// When the pod was bound to its node, as far as it tells.

@@ -2,10 +2,9 @@
 
 use std::iter::once_with;
 
-use hitless_api::grant::ImageChange;
 use hitless_api::pod::PodView;
 use hitless_api::{GrantOp, ObjectRef};
-use hitless_workloads::{Obstacle, PodIntent, image};
+use hitless_workloads::Obstacle;
 
 use super::candidates::Basis;
 use super::draft::Draft;
@@ -29,7 +28,10 @@ impl Basis<'_, '_> {
             Some(WaitReason::NamespaceUnread(left_out.unread))
         };
         let unreadable = move || self.unreadable(pod);
-        let busy = move || self.ended.busy.contains(pod.id.uid.as_str()).then_some(WaitReason::InProgress);
+        // Its operation has ended, and what the kubelet has not done yet tells more.
+        let is_late = matches!(&wish.intent, Err(Obstacle::NotReplaced { .. }));
+        let is_busy = move || self.ended.busy.contains(pod.id.uid.as_str()) && !is_late;
+        let busy = move || is_busy().then_some(WaitReason::InProgress);
         let obstacle = move || self.obstacle(wish, draft);
         let full = move || {
             let node = pod.node.as_ref().filter(|node| draft.is_full(node))?;
@@ -47,30 +49,17 @@ impl Basis<'_, '_> {
 
     /// Where the pod waits for the turn of another one, that one may never come.
     fn obstacle(&self, wish: &Wish<'_>, draft: &Draft<'_>) -> Option<WaitReason> {
-        let obstacle = match &wish.intent {
-            Ok(intent) => return self.not_replaced_yet(&wish.pod.id.uid, intent),
-            Err(obstacle) => obstacle,
-        };
+        let Err(obstacle) = &wish.intent else { return None };
         let behind = match obstacle {
             Obstacle::NotItsTurn { first, .. } => self.behind(wish, first, draft),
             Obstacle::DigestUnknown { .. }
             | Obstacle::NotStarted { .. }
+            | Obstacle::NotReplaced { .. }
             | Obstacle::RestartNotRecorded
             | Obstacle::UnknownRevision { .. }
             | Obstacle::UnknownContainer { .. } => None,
         };
         Some(behind.unwrap_or_else(|| WaitReason::Obstacle(obstacle.clone())))
-    }
-
-    /// A restart gives the image that runs another name. While the kubelet has not ended the container before, that is another image than
-    /// the spec's.
-    fn not_replaced_yet(&self, uid: &str, intent: &PodIntent) -> Option<WaitReason> {
-        if !self.ended.late.contains(uid) {
-            return None;
-        }
-        let is_restart = |change: &ImageChange| image::name_and_tag(&change.from) == image::name_and_tag(&change.to);
-        let (container, _) = intent.operation.containers.iter().find(|(_, change)| is_restart(change))?;
-        Some(WaitReason::Obstacle(Obstacle::NotStarted { container: container.clone() }))
     }
 
     fn behind(&self, wish: &Wish<'_>, first: &str, draft: &Draft<'_>) -> Option<WaitReason> {
@@ -89,7 +78,7 @@ impl Basis<'_, '_> {
             let by = start_up::ready_by(plan?, own).filter(|by| *by <= draft.now)?;
             (!own.ready()).then_some(Behind::NotReady(by))
         };
-        Some(WaitReason::Behind { pod: own.id.name.clone(), why: node().or_else(words).or_else(late)? })
+        Some(WaitReason::Behind { pod: Box::new(own.id.clone()), why: node().or_else(words).or_else(late)? })
     }
 
     /// The pod's workload is paused, opted in or not. What leaves for good because there are to be fewer pods, because the pod that

@@ -36,7 +36,9 @@ impl WaitReason {
             | Self::LossExpected(_)
             | Self::NamespaceUnread(Unread::TooMuch)
             | Self::Paused { .. } => Lasting::ByChange,
-            Self::Obstacle(Obstacle::UnknownRevision { .. } | Obstacle::NotStarted { .. })
+            Self::Obstacle(
+                Obstacle::UnknownRevision { .. } | Obstacle::NotStarted { .. } | Obstacle::NotReplaced { .. },
+            )
             // Also where the node's agent can't hold it: a newer one may.
             | Self::NoReadinessGate(_)
             | Self::HooksUnsupported { .. }
@@ -145,6 +147,7 @@ mod tests {
         let all = [
             Obstacle::DigestUnknown { container: container.clone() },
             Obstacle::NotStarted { container: container.clone() },
+            Obstacle::NotReplaced { container: container.clone() },
             Obstacle::UnknownContainer { container },
             Obstacle::RestartNotRecorded,
             Obstacle::NotItsTurn { kind: "statefulsets", first: String::new() },

@@ -1,5 +1,5 @@
 //! The third answer beside Leave and Hold: a Deployment's own surge, where its only pod would be refused for longer in place, or one that
-//! can't be kept free of clients (docs/contract.md#leave-or-hold).
+//! can't be kept free of clients; and a DaemonSet's, where a node's clients have nobody else (docs/contract.md#leave-or-hold).
 
 use hitless_workloads::{CompanionWish, OptIn, registry};
 
@@ -18,8 +18,8 @@ impl<'a> Basis<'a, '_> {
         begin.is_ok_and(|begin| self.natively(operable, &begin.mode, draft).is_some())
     }
 
-    /// What is done instead of operating the pod in this mode, where its clients would be refused and the Deployment controller would
-    /// first make another pod.
+    /// What is done instead of operating the pod in this mode, where its clients would be refused and the native controller would first
+    /// make another pod.
     pub(super) fn natively(&self, operable: &Operable<'a>, mode: &Mode, draft: &Draft<'a>) -> Option<Decided<'a>> {
         let plan = &self.wishes.plans[self.workload_of_operation(operable)?];
         let is_brought = companions::is_moving(plan) && plan.behind.contains(&operable.pod.id.uid);
@@ -28,16 +28,23 @@ impl<'a> Basis<'a, '_> {
             return None;
         }
         let serving = |pod: &_| self.serving(pod, draft);
-        let has_nobody = || match self.traffic.stand_in_while_unready(operable.pod, &serving) {
-            StandIn::Serves | StandIn::ExceptFor(_) | StandIn::ExceptOnNode(_) => false,
-            StandIn::OnOtherNodes(_) | StandIn::None => true,
+        let stand_in = || self.traffic.stand_in_while_unready(operable.pod, &serving);
+        let (root, kind) =
+            (self.wishes.world.object(&plan.workload.uid)?, registry::of_workload(&plan.workload.group_kind)?);
+        let is_beside = kind.surges_on_nodes(root) && stand_in() != StandIn::Serves;
+        let is_alone = plan.total == 1 && matches!(stand_in(), StandIn::OnOtherNodes(_) | StandIn::None);
+        let (is_refused, alone) = match (is_beside, is_alone) {
+            (true, _) => {
+                (operable.settings.is_refused_on_its_node(mode), Some("no other pod serves all clients of its node"))
+            }
+            (false, true) => (operable.settings.is_refused_for_long(mode, true), Some("it is the only pod")),
+            (false, false) => (operable.settings.is_refused_for_long(mode, false), None),
         };
-        let is_alone = plan.total == 1 && has_nobody();
-        if !operable.settings.is_refused_for_long(mode, is_alone) {
+        if !is_refused {
             return None;
         }
         let no_companion = match plan.companion {
-            _ if !is_alone => String::new(),
+            _ if !is_alone || is_beside => String::new(),
             CompanionWish::Never => {
                 "; no companion pod can serve: the annotation hitless.dev/companion is Never".to_owned()
             }
@@ -47,12 +54,10 @@ impl<'a> Basis<'a, '_> {
             }
         };
         // Where its owner lets no second pod run, the native way is no better. Where no node has room, the pod serves on until one has.
-        let (root, kind) =
-            (self.wishes.world.object(&plan.workload.uid)?, registry::of_workload(&plan.workload.group_kind)?);
-        if !self.has_clients(operable) || kind.surge(root).is_err() {
+        if !self.has_clients(operable) || !(is_beside || kind.surge(root).is_ok()) {
             return None;
         }
-        let why = format!("{}{no_companion}", operable.settings.loss(mode, is_alone));
+        let why = format!("{}{no_companion}", operable.settings.loss(mode, alone));
         let write = kind.natively(root, &why)?;
         Some(match plan.opt_in {
             OptIn::InPlaceOnly | OptIn::No => Decided::waits(WaitReason::LossExpected(why)),

@@ -15,8 +15,18 @@ use crate::snapshot::Snapshot;
 
 /// Reasons of a way back whose version has crashed.
 const CRASHES: &str = "CrashLoopBackOff";
+/// Those that say that its image was not there for the pod.
+const NOT_PULLED: [&str; 2] = ["ErrImagePull", "ImagePullBackOff"];
 /// Those that say that its containers have not started, or not in time. Hooks and rules judge the version itself.
-const NOT_STARTED: [&str; 4] = [CRASHES, "ProgressDeadlineExceeded", "CreateContainerError", "RunContainerError"];
+const NOT_STARTED: [&str; 7] = [
+    CRASHES,
+    "ProgressDeadlineExceeded",
+    "CreateContainerError",
+    "CreateContainerConfigError",
+    "RunContainerError",
+    NOT_PULLED[0],
+    NOT_PULLED[1],
+];
 
 /// Why a version may start in a new pod only.
 enum Unfit {
@@ -24,6 +34,8 @@ enum Unfit {
     Dead,
     /// It has run in its companion pod.
     RanInCompanion,
+    /// Its image was on the node, and the pod could not have it: it lacks what new pods pull with.
+    NotPulled,
     /// It has crashed, and in place this is not done again.
     Kept(OncePerPod),
 }
@@ -71,6 +83,9 @@ impl<'a> Unfits<'_, 'a> {
             Unfit::RanInCompanion => format!(
                 "the version has run in its companion pod, and did not start in place in pod {pod} ({reason}), so new pods are needed"
             ),
+            Unfit::NotPulled => format!(
+                "the image of the version was on its node, and pod {pod} could not pull it ({reason}), so new pods are tried"
+            ),
             Unfit::Kept(kept) => {
                 format!(
                     "the version did not start in place in pod {pod} ({reason}), where {kept}, so new pods are tried"
@@ -94,6 +109,9 @@ impl<'a> Unfits<'_, 'a> {
             }
             if companions::has_run(plan, self.snapshot, self.now) {
                 return Some((failure, Unfit::RanInCompanion));
+            }
+            if is_undone(failure, &NOT_PULLED) && !failure.grant.unfetched {
+                return Some((failure, Unfit::NotPulled));
             }
             let root = self.wishes.world.object(&plan.workload.uid).filter(|_| is_undone(failure, &[CRASHES]))?;
             Some((failure, Unfit::Kept(kept(root)?)))

@@ -5,7 +5,7 @@ mod texts;
 
 use crate::mode::NotOperable;
 use hitless_api::large::TooLarge;
-use hitless_api::{GroupKind, InvalidDrain, ObjectRef};
+use hitless_api::{GroupKind, InvalidDrain, ObjectRef, PodRef};
 use hitless_workloads::{Cause, Obstacle, Pause};
 use jiff::Timestamp;
 
@@ -70,8 +70,8 @@ pub enum WaitReason {
     NodeGone(String),
     /// A pod that goes before it does not come by itself.
     Behind {
-        /// Name of that pod.
-        pod: String,
+        /// That pod.
+        pod: Box<PodRef>,
         /// Why.
         why: Behind,
     },
@@ -243,6 +243,11 @@ impl WaitReason {
             NotOperable::HooksUnsupported(feature) => Self::HooksUnsupported { node: node.to_owned(), feature },
             NotOperable::NoReadinessGate(because) => Self::NoReadinessGate(because),
         }
+    }
+
+    /// Whether what is waited for is done by the controller, as soon as the operation is wished.
+    pub(super) const fn is_own_step(&self) -> bool {
+        matches!(self, Self::ServicePublishing(_) | Self::Companion { .. })
     }
 
     /// The reason in CamelCase, for machines.

@@ -25,31 +25,38 @@ fn revision(name: &str, number: i64, image: &str) -> Value {
     object
 }
 
-/// A DaemonSet in mid-rollout to v2. Its pod on n3 has that, and the node is away for so long.
-fn rollout(old: Is, away: SignedDuration) -> Snapshot {
+/// A DaemonSet in mid-rollout to v2, with one pod on each of the nodes n1, n2, ….
+pub(crate) fn daemon_set(strategy: &Value, pods: &[([&str; 2], Is)]) -> Snapshot {
+    let updated = pods.iter().filter(|(version, _)| *version == V2).count();
     let mut set = json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": scene::meta("web"),
-        "spec": {"template": template("web:v2"), "updateStrategy": {"type": "RollingUpdate"}},
-        "status": {"observedGeneration": 1, "desiredNumberScheduled": 3, "updatedNumberScheduled": 1}});
+        "spec": {"template": template("web:v2"), "updateStrategy": strategy},
+        "status": {"observedGeneration": 1, "desiredNumberScheduled": pods.len(), "updatedNumberScheduled": updated}});
     set["metadata"]["annotations"] = json!({"hitless.dev/update": "in-place"});
     let held = registry::of_workload(&read(&set).id.group_kind).unwrap().held(set);
     let objects = [held, revision("old", 1, "web:v1"), revision("new", 2, "web:v2")];
-    let pods = [(V1, old), (V1, old), (V2, Is::Unready)].into_iter().enumerate().map(|(index, (version, is))| {
-        let mut pod = owned(a_pod(index, version, is));
+    let pods = pods.iter().enumerate().map(|(index, (version, is))| {
+        let mut pod = owned(a_pod(index, *version, *is));
         pod["spec"]["nodeName"] = format!("n{}", index + 1).into();
         Arc::new(view(&pod))
     });
     let pods: Vec<_> = pods.collect();
     let mut snapshot = scene::snapshot(&objects, (*pods[0]).clone(), &["web:v1", "web:v2"]);
     let known = NodeView::clone(&snapshot.nodes["n1"]);
-    for (name, not_ready_since, agent) in [
-        ("n2", None, AgentState::Ready),
-        ("n3", Some(now() - away), AgentState::MissingSince(LONG_AGO.parse().unwrap())),
-    ] {
-        let node = NodeView { name: name.to_owned(), uid: format!("uid-{name}"), not_ready_since, ..known.clone() };
-        snapshot.nodes.insert(name.to_owned(), Arc::new(node));
-        snapshot.agents.insert(name.to_owned(), agent);
+    for name in pods.iter().filter_map(|pod| pod.node.clone()).skip(1) {
+        let node = NodeView { name: name.clone(), uid: format!("uid-{name}"), ..known.clone() };
+        snapshot.nodes.insert(name.clone(), Arc::new(node));
+        snapshot.agents.insert(name, AgentState::Ready);
     }
     snapshot.with_pods(pods)
+}
+
+/// Its pod on n3 has v2, and that node is away for so long.
+fn rollout(old: Is, away: SignedDuration) -> Snapshot {
+    let mut snapshot = daemon_set(&json!({"type": "RollingUpdate"}), &[(V1, old), (V1, old), (V2, Is::Unready)]);
+    let lost = NodeView { not_ready_since: Some(now() - away), ..NodeView::clone(&snapshot.nodes["n3"]) };
+    snapshot.nodes.insert("n3".to_owned(), Arc::new(lost));
+    snapshot.agents.insert("n3".to_owned(), AgentState::MissingSince(LONG_AGO.parse().unwrap()));
+    snapshot
 }
 
 /// It neither proves the version nor keeps it from the nodes that are there, whether their pods serve or not.

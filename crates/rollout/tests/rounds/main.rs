@@ -15,6 +15,7 @@ mod last_endpoint;
 mod learning;
 mod left_out;
 mod lost;
+mod new_pods;
 mod not_replaced;
 mod pause;
 mod refusals;

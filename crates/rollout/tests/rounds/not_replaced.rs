@@ -74,13 +74,14 @@ fn its_place_is_kept_too_where_another_restart_waits_for_it() {
         for (name, change) in &grant.annotations {
             pod["metadata"]["annotations"][name] = change.to.clone().into();
         }
+        pod["metadata"]["annotations"]["hitless.dev/replaced"] = json!(grant.before).to_string().into();
         pod["metadata"]["annotations"]["hitless.dev/restart"] = json!("again");
     });
     let waits = |is_own: bool| {
         let verdict = round.verdicts.iter().find(|verdict| (verdict.pod.name == grant.pod.name) == is_own).unwrap();
         verdict.waiting.as_ref().map(WaitReason::reason)
     };
-    assert_eq!((waits(true), waits(false)), (Some("NotStarted"), Some("Rules")));
+    assert_eq!((waits(true), waits(false)), (Some("NotReplaced"), Some("Rules")));
 }
 
 /// The others wait for it, and nothing that is under way brings it back.

@@ -304,7 +304,7 @@ fn a_pod_behind_one_on_a_node_that_does_not_answer_says_so_and_what_helps() {
         assert_eq!((lasting, text.as_str()), (Lasting::BySomebody, expected), "deleted: {is_deleted}");
         let (lasting, text) = waits(is_deleted, "2026-01-02T23:59:50Z");
         assert_eq!(lasting, Lasting::ByItself, "it may be back in a moment: {text}");
-        assert!(text.contains("web-2 comes before it"), "{text}");
+        assert!(text.contains("it waits for web-2"), "{text}");
     }
 }
 
@@ -329,7 +329,7 @@ fn a_pod_behind_one_that_has_the_version_and_does_not_run_says_so_in_the_kubelet
         (
             Lasting::BySomebody,
             "pod web-2 comes before it, has the version already, and does not run: container web: ImagePullBackOff: web:v2: not \
-             found; it goes on once that pod is Ready; kubectl describe pod web-2 says more, or set another image"
+             found; it goes on once that pod is Ready; kubectl describe pod -n shop web-2 says more, or set another image"
         )
     );
 }
@@ -379,7 +379,7 @@ fn a_pod_behind_one_that_has_the_version_and_is_late_says_so_and_since_when() {
     };
     let (lasting, text, _) = waits("2026-01-02T23:45:00Z");
     let expected = "pod web-2 comes before it, has the version already, and is not Ready; the time that a start may take was over at \
-         2026-01-02T23:55:00Z; it goes on once that pod is Ready; kubectl describe pod web-2 says more, or set another image";
+         2026-01-02T23:55:00Z; it goes on once that pod is Ready; kubectl describe pod -n shop web-2 says more, or set another image";
     assert_eq!((lasting, text.as_str()), (Lasting::BySomebody, expected));
     let (lasting, text, wake_at) = waits("2026-01-02T23:55:00Z");
     assert_eq!(lasting, Lasting::ByItself, "{text}");

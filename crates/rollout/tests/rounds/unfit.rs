@@ -50,6 +50,23 @@ fn it_ends_with_new_pods_and_not_with_a_dead_one() {
     assert!(says(&round, target), "{:?}", round.steps);
 }
 
+/// The image was there, and the pod could not have it: what it pulls with may be what is missing, and not the image.
+#[test]
+fn a_version_whose_image_a_pod_can_not_pull_is_tried_in_new_pods_only_where_it_had_been_fetched() {
+    let undone = |unfetched: bool| {
+        let grant = Grant { unfetched, ..first() };
+        let result = json!({"outcome": "RolledBack", "reason": "ImagePullBackOff"});
+        let mut snapshot = others([Is::Ready, Is::Ready], &grant, Some(&result));
+        snapshot.evidence.insert(OperationKey::granted(&grant), Evidence::Ready);
+        decide(&snapshot)
+    };
+    let fetched = undone(false);
+    assert!(says(&fetched, "hitless.dev~1way") && !says(&fetched, "hitless.dev~1halted"), "{:?}", fetched.steps);
+    assert!(says(&fetched, "could not pull it (ImagePullBackOff)"), "{:?}", fetched.steps);
+    let unfetched = undone(true);
+    assert!(!says(&unfetched, "hitless.dev~1way") && says(&unfetched, "hitless.dev~1halted"), "{:?}", unfetched.steps);
+}
+
 /// Nobody is told that a rollout is halted whose pods are about to be made anew, or `wait` would end with an error in mid-rollout.
 #[test]
 fn what_goes_natively_is_not_halted() {

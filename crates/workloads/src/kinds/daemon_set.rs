@@ -14,7 +14,7 @@ pub use crate::object::DaemonSet;
 pub use body::DaemonSetBody;
 pub use placement::Placement;
 
-use super::on_delete::{self, Subject, held, release};
+use super::on_delete::{self, Subject, held, release, wanted};
 use super::way;
 use crate::diff;
 use crate::halted::{BadVersion, NO_OTHER, NOT_HALTED};
@@ -24,6 +24,7 @@ use crate::object::{self, Body, Object, ReadError};
 use crate::opt_in::OptIn;
 use crate::plan::Plan;
 use crate::revision::{self, CONTROLLER_REVISION};
+use crate::surge;
 use crate::version::{Undo, WayBack};
 use crate::world::World;
 use crate::write::Write;
@@ -61,7 +62,7 @@ impl Kind for DaemonSets {
 
     fn size(&self, object: &Object) -> Option<Size> {
         let set = object.daemon_set()?;
-        Some(Size { desired: set.body.status.desired(), max_unavailable: Some(set.max_unavailable()) })
+        Some(Size { desired: set.body.status.running(), max_unavailable: Some(set.max_unavailable()) })
     }
 
     fn concerns(&self, root: &Object, world: &World<'_>) -> bool {
@@ -74,6 +75,15 @@ impl Kind for DaemonSets {
 
     fn release(&self, object: &Object) -> Option<Write> {
         release(object, &object.daemon_set()?.body.strategy)
+    }
+
+    /// With `maxSurge` (KEP-1591); it is 0 where nobody has written it.
+    fn surges_on_nodes(&self, root: &Object) -> bool {
+        let surges = |strategy: Value| {
+            let most = strategy["rollingUpdate"].get("maxSurge");
+            strategy["type"] != "OnDelete" && most.is_some_and(|most| !surge::is_none(most))
+        };
+        root.daemon_set().is_some_and(|set| surges(wanted(root, &set.body.strategy)))
     }
 
     fn natively(&self, root: &Object, why: &str) -> Option<Write> {
@@ -156,7 +166,8 @@ fn subject<'a>(set: DaemonSet<'a>, world: &World<'a>) -> Subject<'a> {
         labels,
         kept_back: None,
         revisions,
-        desired: usize::try_from(status.desired_number_scheduled).unwrap_or_default(),
+        desired: status.running() as usize,
+        uncounted: status.misscheduled() as usize,
         in_order: pods.clone(),
         pods,
         at_a_time: None,

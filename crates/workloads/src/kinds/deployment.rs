@@ -151,6 +151,12 @@ impl Kind for Deployments {
         history::way_back(root, world)
     }
 
+    fn overdue<'r>(&self, root: &'r Object) -> Option<&'r str> {
+        let deployment =
+            root.deployment().filter(|deployment| deployment.body.observed_generation >= root.generation)?;
+        deployment.body.progressing.exceeded.as_deref()
+    }
+
     fn surge<'r>(&self, root: &'r Object) -> Result<&'r Value, String> {
         let Some(deployment) = root.deployment() else { return Err(kind::NO_SURGE.to_owned()) };
         if !deployment.body.surges {

@@ -26,7 +26,7 @@ use crate::halted::{self, BadVersion, Halted};
 use crate::intent::{Obstacle, PodWish, share};
 use crate::kind::Resource;
 use crate::labels::Selections;
-use crate::need::{Goal, Need, Origin, agentless, need, new_pods_only};
+use crate::need::{Goal, Need, Origin, agentless, need, new_pods_only, without_secret};
 use crate::object::Object;
 use crate::once_per_pod;
 use crate::opt_in::OptIn;
@@ -61,6 +61,8 @@ pub(super) struct Subject<'a> {
     pub(super) at_a_time: Option<usize>,
     /// Whether the native controller has seen the template, and how many pods it counts as updated.
     pub(super) counts: Option<usize>,
+    /// How many of its pods the native controller counts neither as updated nor as outdated.
+    pub(super) uncounted: usize,
     /// It can't be operated, whatever the change is.
     pub(super) impossible: Option<Because>,
 }
@@ -158,7 +160,8 @@ impl<'a> Subject<'a> {
         share(&mut wishes);
         // Under its owner's own OnDelete nobody else makes new pods; the others go on.
         let agentless = || agentless(&wishes, &self.in_order, world).filter(|_| self.object.held_by_guard());
-        match new_pods_only(&wishes, &self.in_order, world).or_else(agentless) {
+        let without_secret = || without_secret(&wishes, &self.in_order, self.template, world);
+        match new_pods_only(&wishes, &self.in_order, world).or_else(without_secret).or_else(agentless) {
             Some(_) if self.object.pause().is_some() => return self.collecting(),
             Some(because) => return self.step_aside(because),
             None => {}
@@ -176,8 +179,9 @@ impl<'a> Subject<'a> {
         let updated = self.pods.iter().filter(|pod| self.is_at_target(pod)).count();
         // A new leader may know the pod's new labels before it knows the grant: who is out of service is being operated.
         // One that is held stays in service, but is not Ready at once.
+        let is_counted = |counts: usize| counts <= updated && updated <= counts.saturating_add(self.uncounted);
         let settled = self.pods.len() == self.desired
-            && self.counts == Some(updated)
+            && self.counts.is_some_and(is_counted)
             && !self.pods.iter().any(|pod| world.operating.contains(&pod.id.uid) || !serves(pod));
         let write = settled.then(|| {
             let text = format!("all {total} pods have {}, in place{}", self.template.label(), self.left_by_restart());
@@ -267,10 +271,15 @@ impl<'a> Subject<'a> {
         Plan { behind, total: self.in_order.len(), ..self.idle(stage, None) }
     }
 
+    /// With the pods that do not get it.
+    fn refused(&self, because: Because) -> Plan {
+        Plan { permanent: !self.object.held_by_guard(), stage: Stage::Refused(because), ..self.native() }
+    }
+
     fn step_aside(&self, because: Because) -> Plan {
         let only = self.object.opt_in() == OptIn::InPlaceOnly;
         if only || !self.object.held_by_guard() {
-            return Plan { permanent: !self.object.held_by_guard(), ..self.idle(Stage::Refused(because), None) };
+            return self.refused(because);
         }
         let text = format!("{}; the native controller rolls it", because.text);
         let write = self.put_back().telling(Some(self.note(Severity::Normal, "NativeRollout", text)));

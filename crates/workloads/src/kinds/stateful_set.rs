@@ -159,6 +159,7 @@ fn subject<'a>(set: StatefulSet<'a>, world: &World<'a>) -> Subject<'a> {
         in_order: in_order.into_iter().map(|(_, pod)| pod).collect(),
         at_a_time: Some(set.at_a_time()),
         counts: is_current.then(|| usize::try_from(status.updated_replicas).unwrap_or_default()),
+        uncounted: 0,
         impossible: diff::never(set.object, template),
     }
 }

@@ -211,6 +211,27 @@ fn a_daemon_set_gets_both_labels_in_the_same_operation_and_the_gate_says_how_man
     assert_eq!(scene.write(), "put-strategy-back");
 }
 
+/// Its node was tainted meanwhile: the pod runs on, and the native controller counts it nowhere.
+#[test]
+fn a_pod_on_a_node_that_would_get_none_today_is_brought_along_and_keeps_the_hold_from_ending_no_longer() {
+    let mut scene = Scene::new("DaemonSet", &["web-a", "web-b"], &json!({"type": "RollingUpdate"})).held();
+    let counts = |scene: &mut Scene, updated: u32| {
+        let counts = json!({"observedGeneration": 2, "desiredNumberScheduled": 1, "numberMisscheduled": 1,
+            "updatedNumberScheduled": updated});
+        scene.workload["status"] = counts;
+    };
+    counts(&mut scene, 0);
+    assert_eq!(registry::size(&scene.root()).unwrap().desired, 2);
+    for name in ["web-a", "web-b"] {
+        assert!(scene.due().contains(&name.to_owned()));
+        scene.operate(name);
+        counts(&mut scene, 0);
+        assert!(scene.plan().writes.is_empty());
+    }
+    counts(&mut scene, 1);
+    assert_eq!(scene.write(), "put-strategy-back");
+}
+
 #[test]
 fn pods_on_their_nodes_network_are_refused_by_name() {
     let mut scene = Scene::new("DaemonSet", &["web-a"], &json!({"type": "RollingUpdate"}));

@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::{Companion, ROOM_WITHIN, SLOW_AFTER, deadline, is_known, is_skipped};
 use crate::companion::{self, Outcome, State, Tried};
 use crate::round::candidates::Basis;
-use crate::round::in_service_fallback::without_agent_from;
+use crate::round::in_service_fallback::{AGENT_IS_AWAY, without_agent_for};
 
 impl Basis<'_, '_> {
     /// How far the companion is, which is to serve or only to try the version. `None`: the pod need not wait.
@@ -44,7 +44,7 @@ impl Basis<'_, '_> {
     /// It is put in service only where an agent can take it out again: nobody else counts its connections.
     fn joining(&self, plan: &Plan, pod: &PodView) -> Companion {
         let node = pod.node.as_deref().unwrap_or_default();
-        match without_agent_from(self.snapshot, pod, self.companions.now) {
+        match without_agent_for(AGENT_IS_AWAY, self.snapshot, pod, self.companions.now) {
             None => Companion::Joining,
             Some(until) if until > self.companions.now => {
                 Companion::Starting(format!("its node {node} has no Ready agent"))

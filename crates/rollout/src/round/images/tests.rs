@@ -32,6 +32,7 @@ fn ended(pull: &Pull, attempt: u32, reason: &str) -> PrefetchView {
         node: "n1".to_owned(),
         image: pull.image.clone(),
         rewritten: None,
+        given: None,
         created: None,
         deleting: false,
         state: if reason.starts_with("OutOf") {

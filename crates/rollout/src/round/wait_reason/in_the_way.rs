@@ -58,10 +58,17 @@ pub fn no_agent(pod: &PodView, snapshot: &Snapshot) -> Option<WaitReason> {
 
 /// What the agent's own pod says. Its owner is an administrator; who waits for it often may not even see that pod.
 fn about_agent(snapshot: &Snapshot, node: &str) -> String {
+    if let Some(since) = snapshot.nodes.get(node).and_then(|known| known.not_ready_since) {
+        return format!("the node itself is not Ready, {}", since.strftime("since %Y-%m-%dT%H:%M:%SZ"));
+    }
     let agents = snapshot.pods.iter().filter(|pod| is_agent(pod) && !pod.finished && pod.node.as_deref() == Some(node));
     // During an update of the DaemonSet the next one.
     let Some(agent) = agents.min_by_key(|pod| pod.terminating) else {
-        return format!("the DaemonSet {} has no pod there", names::AGENT);
+        return if snapshot.unknown.lists(names::SYSTEM_NAMESPACE) {
+            format!("the DaemonSet {} has no pod there", names::AGENT)
+        } else {
+            format!("its pod is in namespace {}, which was not read", names::SYSTEM_NAMESPACE)
+        };
     };
     let ready = agent.conditions.get("Ready").filter(|ready| !ready.is_true);
     let since =
@@ -105,20 +112,29 @@ mod tests {
     use k8s_openapi::api::core::v1::Pod;
     use serde_json::{Value, json};
 
+    use crate::snapshot::{NodeView, Unknown};
+
     fn view(pod: Value) -> PodView {
         PodView::from(&serde_json::from_value::<Pod>(pod).unwrap())
     }
 
-    fn text(agents: &[Value]) -> String {
-        let pod = view(
-            json!({"metadata": {"namespace": "shop", "name": "web"}, "spec": {"nodeName": "n1", "containers": []}}),
-        );
-        let snapshot = Snapshot {
+    fn of(agents: &[Value]) -> Snapshot {
+        Snapshot {
             pods: agents.iter().cloned().map(view).map(Arc::new).collect(),
             agents: BTreeMap::from([("n1".to_owned(), AgentState::MissingSince(Timestamp::UNIX_EPOCH))]),
             ..Snapshot::default()
-        };
-        no_agent(&pod, &snapshot).unwrap().text()
+        }
+    }
+
+    fn said_of(snapshot: &Snapshot) -> String {
+        let pod = view(
+            json!({"metadata": {"namespace": "shop", "name": "web"}, "spec": {"nodeName": "n1", "containers": []}}),
+        );
+        no_agent(&pod, snapshot).unwrap().text()
+    }
+
+    fn text(agents: &[Value]) -> String {
+        said_of(&of(agents))
     }
 
     /// Who waits may be a tenant who can't see the agent's pod, so the words say what that pod says.
@@ -141,6 +157,12 @@ mod tests {
              (CrashLoopBackOff: OOMKilled with exit code 137); an administrator finds out why with kubectl -n hitless-system describe pods \
              -l app.kubernetes.io/name=hitless-agent --field-selector spec.nodeName=n1"
         );
+        let (outside, since) = (Some("shop".to_owned()), "2026-01-02T03:04:05Z".parse().unwrap());
+        let unread = Snapshot { unknown: Unknown { outside, ..Unknown::default() }, ..of(&[]) };
+        assert!(said_of(&unread).contains("its pod is in namespace hitless-system, which was not read"));
+        let lost = NodeView { not_ready_since: Some(since), ..NodeView::default() };
+        let lost = Snapshot { nodes: BTreeMap::from([("n1".to_owned(), Arc::new(lost))]), ..of(&[]) };
+        assert!(said_of(&lost).contains("the node itself is not Ready, since 2026-01-02T03:04:05Z"));
         let none = text(&[]);
         assert!(none.contains("the DaemonSet hitless-agent has no pod there"), "{none}");
     }

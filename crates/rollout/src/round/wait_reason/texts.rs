@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use hitless_api::names::SYSTEM_NAMESPACE;
-use hitless_api::{Hook, InvalidDrain, NodeTransitionSpec, TransitionResult, names};
+use hitless_api::{Hook, InvalidDrain, NodeTransitionSpec, PodRef, TransitionResult, names};
 
 use super::{Behind, NotFetched, WaitReason};
 use crate::round::lost;
@@ -19,11 +19,14 @@ impl Behind {
         }
     }
 
-    fn unblock(&self, pod: &str) -> String {
+    fn unblock(&self, pod: &PodRef) -> String {
         match self {
             Self::NodeLost(node) => lost::advice(node),
             Self::NotRunning(_) | Self::NotReady(_) => {
-                format!("it goes on once that pod is Ready; kubectl describe pod {pod} says more, or set another image")
+                let PodRef { namespace, name, .. } = pod;
+                format!(
+                    "it goes on once that pod is Ready; kubectl describe pod -n {namespace} {name} says more, or set another image"
+                )
             }
         }
     }
@@ -70,7 +73,7 @@ impl WaitReason {
             Self::Terminating => "the pod is being deleted".to_owned(),
             Self::NotScheduled => "the pod has no node yet".to_owned(),
             Self::NodeGone(node) => format!("its node {node} is gone or was created again"),
-            Self::Behind { pod, why } => format!("pod {pod} comes before it, {}", why.text()),
+            Self::Behind { pod, why } => format!("pod {} comes before it, {}", pod.name, why.text()),
             Self::AgentNotReady { node, why } if why.is_empty() => {
                 format!("no Ready hitless-agent is on its node {node}")
             }
@@ -133,7 +136,7 @@ impl WaitReason {
                 "the application of this pod says never".to_owned()
             }
             Self::ApplicationRefused(message) => message.clone(),
-            Self::Natively(why) => format!("{why}; the Deployment controller rolls it"),
+            Self::Natively(why) => format!("{why}; the native controller rolls it"),
             Self::LossExpected(why) => format!("{why}; natively another pod would serve first"),
             Self::Halted { pod, reason, way_back: false } => format!("the operation of pod {pod} ended as {reason}"),
             Self::Halted { pod, reason, way_back: true } => format!(

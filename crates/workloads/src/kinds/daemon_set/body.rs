@@ -31,13 +31,24 @@ pub struct DaemonSetStatus {
     pub observed_generation: i64,
     /// `desiredNumberScheduled`: nodes that are to have a pod.
     pub desired_number_scheduled: i32,
-    /// `updatedNumberScheduled`: nodes whose pod is up to date.
+    /// `numberMisscheduled`: nodes that are to have no pod, as they have been tainted since, and have one that runs on.
+    pub number_misscheduled: i32,
+    /// `updatedNumberScheduled`: nodes that are to have a pod, and whose pod is up to date.
     pub updated_number_scheduled: i32,
 }
 
 impl DaemonSetStatus {
     pub(crate) fn desired(&self) -> u32 {
         u32::try_from(self.desired_number_scheduled).unwrap_or_default()
+    }
+
+    pub(crate) fn misscheduled(&self) -> u32 {
+        u32::try_from(self.number_misscheduled).unwrap_or_default()
+    }
+
+    /// Pods that are there to stay.
+    pub(crate) fn running(&self) -> u32 {
+        self.desired().saturating_add(self.misscheduled())
     }
 }
 

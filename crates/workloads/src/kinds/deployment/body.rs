@@ -4,6 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::progressing::{Progressing, RawCondition};
+use crate::surge;
 use crate::template::Template;
 
 /// What only a Deployment has.
@@ -24,6 +25,8 @@ pub struct DeploymentBody {
     pub template: Template,
     /// Condition `Progressing`.
     pub progressing: Progressing,
+    /// `status.observedGeneration`.
+    pub observed_generation: i64,
 }
 
 /// What only a ReplicaSet has.
@@ -81,7 +84,7 @@ impl RawStrategy {
     /// A percentage rounds up, so that any but zero is at least one pod.
     fn surges(&self) -> bool {
         let surge = self.rolling_update.as_ref().and_then(|update| update.max_surge.as_ref());
-        let is_none = surge.is_some_and(|surge| *surge == 0 || *surge == "0%" || *surge == "0");
+        let is_none = surge.is_some_and(surge::is_none);
         self.r#type.as_deref().is_none_or(|name| name == "RollingUpdate") && !is_none
     }
 }
@@ -112,6 +115,7 @@ impl From<Raw<RawDeploymentSpec>> for DeploymentBody {
             surges: spec.strategy.surges(),
             template: Template::new(spec.template),
             progressing: Progressing::of(status.conditions.unwrap_or_default()),
+            observed_generation: status.observed_generation,
         }
     }
 }

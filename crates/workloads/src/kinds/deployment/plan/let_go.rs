@@ -84,7 +84,7 @@ impl<'a> Planner<'a> {
     pub(super) fn step_aside(&self, because: Because) -> Plan {
         let only = self.deployment.opt_in() == OptIn::InPlaceOnly && is_refused(because.cause);
         if self.permanent || only {
-            return self.idle(Stage::Refused(because), None);
+            return self.counted_in_all(self.idle(Stage::Refused(because), None));
         }
         // What a ReplicaSet has in mid-rollout may be all that shows why, and it gets its last complete template before the pause is lifted.
         let (object, target) = (self.deployment.object, &self.deployment.body.template);
@@ -103,15 +103,16 @@ impl<'a> Planner<'a> {
         if template.revision() == self.deployment.body.template.revision() && !template.is_mixed() {
             let left = || self.unmark().or_else(|| self.remove_surplus());
             let plan = self.counted(live, self.idle(Stage::Idle, self.strip(&[labels::LIVE]).or_else(left)));
-            return if live::is_split(live, self.owned) { self.native(plan) } else { plan };
+            let native = |plan| Plan { stage: Stage::Native, ..self.counted_in_all(plan) };
+            return if live::is_split(live, self.owned) { native(plan) } else { plan };
         }
         // The Deployment controller may need any of them now.
         let write = self.strip(&[labels::HISTORY, labels::LIVE]).or_else(|| self.unmark());
-        self.native(self.idle(Stage::Native, write))
+        self.counted_in_all(self.idle(Stage::Native, write))
     }
 
     /// With the pods of all ReplicaSets: those of the template's own are up to date.
-    fn native(&self, plan: Plan) -> Plan {
+    fn counted_in_all(&self, plan: Plan) -> Plan {
         let target = self.deployment.body.template.revision();
         let (mut behind, mut total) = (BTreeSet::new(), 0);
         for set in self.owned {
@@ -121,7 +122,7 @@ impl<'a> Planner<'a> {
                 behind.extend(pods.iter().map(|pod| pod.id.uid.clone()));
             }
         }
-        Plan { stage: Stage::Native, behind, total, ..plan }
+        Plan { behind, total, ..plan }
     }
 }
 
@@ -137,6 +138,7 @@ const fn is_refused(cause: Cause) -> bool {
         | Cause::NativeRollout
         | Cause::DigestUnknown
         | Cause::PrefetchRefused
+        | Cause::PullSecretsChanged
         | Cause::NoAgentPossible
         | Cause::HostNetwork => true,
         // Nothing is there that could be made anew; and what belongs to the cluster is let go.
