@@ -126,7 +126,9 @@ pub(crate) fn done(workload: &WorkloadStatus) -> Result<bool, Failure> {
     let is_done = workload.stage == "Idle"
         && !workload.held
         && workload.updated == workload.total
-        && workload.replicas.is_none_or(|wished| usize::try_from(wished).is_ok_and(|wished| wished == pods().count()))
+        && workload.replicas.is_none_or(|wished| {
+            u32::try_from(pods().count()).is_ok_and(|there| (wished..=wished + workload.surplus).contains(&there))
+        })
         && pods().all(|pod| pod.ready && !running(pod));
     match &workload.paused {
         Some(paused) if !is_done && workload.stage != "Native" && !is_moving(workload) => {

@@ -158,6 +158,7 @@ impl<'a> Observer<'a> {
             reload,
             pods,
             driven,
+            surplus: workload.map_or(0, |workload| workload.surplus),
             overdue,
             halted,
             namespace,

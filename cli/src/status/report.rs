@@ -78,6 +78,9 @@ pub(crate) struct WorkloadStatus {
     /// It is driven: it has opted in, and is not being deleted.
     #[serde(skip)]
     pub(crate) driven: bool,
+    /// So many pods more than its replicas may be there to stay.
+    #[serde(skip)]
+    pub(crate) surplus: u32,
     /// It goes natively, and has not got on in time.
     #[serde(skip)]
     pub(crate) overdue: Option<String>,

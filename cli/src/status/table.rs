@@ -211,6 +211,7 @@ mod tests {
             reload: None,
             pods: vec![pod("web-0", State::UpToDate), draining, waiting, also, failed],
             driven: true,
+            surplus: 0,
             overdue: None,
             halted: None,
         };

@@ -71,6 +71,7 @@ fn variant(waiting: &WaitReason) -> &'static str {
         | WaitReason::Terminating
         | WaitReason::NotScheduled
         | WaitReason::NodeGone(_)
+        | WaitReason::PullSecretsChanged(_)
         | WaitReason::Behind { .. }
         | WaitReason::AgentNotReady { .. }
         | WaitReason::NoAgentPossible(_)

@@ -172,6 +172,7 @@ struct Finished<'a> {
     round: Round,
     wishes: wishes::Wishes<'a>,
     ended: endings::Ended<'a>,
+    images: images::Images<'a>,
     lost: lost::Lost<'a>,
     reloads: reload::Reloads,
     inoperable: inoperable::Inoperable,
@@ -299,7 +300,7 @@ impl<'a, 'g> Pass<'a, 'g> {
         let wake_at = wake_at.chain(reloads.wake_at).chain(requested.wake_at).chain(planned).min();
         let plans = wishes.plans.iter().enumerate().filter(|(index, _)| !reloads.comes_first(*index));
         let workloads = plans.flat_map(|(_, plan)| &plan.writes).cloned().map(Change::Workload);
-        let unfits = unfit::Unfits { wishes: &wishes, ended: &ended, snapshot, now };
+        let unfits = unfit::Unfits { wishes: &wishes, ended: &ended, images: &images, snapshot, now };
         let mut marks = unfits.changes();
         marks.extend(halts::changes(&unfits, gate));
         marks.extend(gaps::changes(&wishes, &learned, &losses, &reloads));
@@ -319,7 +320,7 @@ impl<'a, 'g> Pass<'a, 'g> {
         let steps = draft.into_steps();
         let stages = wishes.stages();
         let round = Round { deposed: None, steps, reads, verdicts, asks: asked.asks, pools, stages, events, wake_at };
-        Finished { round, wishes, ended, lost, reloads, inoperable }
+        Finished { round, wishes, ended, images, lost, reloads, inoperable }
     }
 }
 

@@ -39,15 +39,13 @@ pub enum Cause {
     DigestUnknown,
     /// The pods that would fetch its images are not accepted.
     PrefetchRefused,
-    /// Its pods were made before their service account had the pull secrets that new pods get.
-    PullSecretsChanged,
     /// One of its pods is on a node on which no agent is ever going to be.
     NoAgentPossible,
 }
 
 impl Cause {
     /// All of them.
-    const ALL: [Self; 19] = [
+    const ALL: [Self; 18] = [
         Self::Field,
         Self::TooLarge,
         Self::InitContainer,
@@ -65,7 +63,6 @@ impl Cause {
         Self::LossExpected,
         Self::DigestUnknown,
         Self::PrefetchRefused,
-        Self::PullSecretsChanged,
         Self::NoAgentPossible,
     ];
 
@@ -95,7 +92,6 @@ impl Cause {
             Self::LossExpected => "LossExpected",
             Self::DigestUnknown => "DigestUnknown",
             Self::PrefetchRefused => "PrefetchRefused",
-            Self::PullSecretsChanged => "PullSecretsChanged",
             Self::NoAgentPossible => "NoAgentPossible",
         }
     }
@@ -153,22 +149,6 @@ impl Because {
     pub(crate) fn unaccepted(image: &str, words: &str) -> Self {
         let text = format!("the pod that would fetch {image} to its nodes is not accepted ({words})");
         Self::of(Cause::PrefetchRefused, text)
-    }
-
-    /// The service account has this pull secret by now; a pod keeps those that it was made with.
-    pub(crate) fn without_secret(pod: &str, secret: &str) -> Self {
-        let text = format!(
-            "pod {pod} was made before its service account had the pull secret {secret}, so it can't pull with it"
-        );
-        Self::of(Cause::PullSecretsChanged, text)
-    }
-
-    /// A pod keeps the pull secrets that its service account gave it when it was made, and they are refused by now.
-    pub(crate) fn unauthorized(pod: &str, image: &str, words: &str) -> Self {
-        let text = format!(
-            "pod {pod} can't pull {image} with the pull secrets that its service account gave it when it was made ({words})"
-        );
-        Self::of(Cause::PullSecretsChanged, text)
     }
 
     /// This node never has an agent, and without one nothing is done to its pods.

@@ -67,6 +67,8 @@ pub struct Guard {
 pub struct Size {
     /// So many.
     pub desired: u32,
+    /// So many more may be there to stay.
+    pub surplus: u32,
     /// So many of them may be unavailable, as the workload's own strategy says; absent where it means something else there.
     pub max_unavailable: Option<u32>,
 }

@@ -8,7 +8,6 @@ use hitless_api::pod::{ContainerView, PodView};
 use hitless_api::{Change, GrantOp, PullPolicy};
 
 use crate::because::Because;
-use crate::field::items;
 use crate::image;
 use crate::intent::{Obstacle, Operation, PodIntent, PodWish};
 use crate::labels;
@@ -148,28 +147,6 @@ pub(crate) fn agentless(wishes: &[PodWish], pods: &[&PodView], world: &World<'_>
     let is_wished = |pod: &&&PodView| wishes.iter().any(|wish| wish.pod.uid == pod.id.uid);
     let pod = pods.iter().filter(|pod| world.is_agentless(pod)).find(is_wished)?;
     Some(Because::no_agent(&pod.id.name, pod.node.as_deref().unwrap_or_default()))
-}
-
-/// Why one of these operations can't start its image in the pod that it is for: with what that is pulled, only new pods have.
-pub(crate) fn without_secret(
-    wishes: &[PodWish],
-    pods: &[&PodView],
-    template: &Template,
-    world: &World<'_>,
-) -> Option<Because> {
-    // Where the template names some, new pods have no others.
-    if items(&template.content()["spec"]["imagePullSecrets"]).next().is_some() {
-        return None;
-    }
-    let intents = wishes.iter().filter_map(|wish| wish.intent.as_ref().ok());
-    intents.filter(|intent| !intent.operation.containers.is_empty()).find_map(|intent| {
-        let pod = pods.iter().find(|pod| pod.id.uid == intent.pod.uid)?;
-        let missing = || world.missing_secret(pod).map(|secret| Because::without_secret(&pod.id.name, secret));
-        let mut images = intent.operation.containers.values().map(|change| &change.to);
-        images
-            .find_map(|image| Some(Because::unauthorized(&pod.id.name, image, world.unauthorized(pod, image)?)))
-            .or_else(missing)
-    })
 }
 
 /// Why only a new pod shows whether the image of one of these operations is accepted: the pods that would fetch it are not.

@@ -89,11 +89,14 @@ pub(crate) fn alias(pod: &PodView, container: &ContainerView, token: &str) -> Re
     Ok(ImageChange { from: container.image.clone(), to })
 }
 
-/// The kubelet has not ended the container before, and nothing but what runs tells which digest the name means.
+/// The kubelet has not ended the container before, and nothing but what runs tells which digest the name means. Where that name runs, the
+/// image was changed back before the kubelet had looked.
 fn runs_image_before(pod: &PodView, container: &ContainerView) -> bool {
     let to_end = pod.containers_to_end();
-    let is_to_end = |id: &String| container.status.as_ref().is_some_and(|status| status.container_id == *id);
-    image::digest_of(&container.image).is_none() && to_end.get(&container.name).is_some_and(is_to_end)
+    let Some(status) = &container.status else { return false };
+    let is_other = image::canonical(&status.image) != image::canonical(&container.image);
+    let is_to_end = to_end.get(&container.name) == Some(&status.container_id);
+    image::digest_of(&container.image).is_none() && is_to_end && is_other
 }
 
 #[cfg(test)]
@@ -154,19 +157,21 @@ mod tests {
 
     #[test]
     fn the_name_of_the_next_image_is_not_given_to_the_one_before_that_still_runs() {
-        let wished = |image: &str| {
+        let wished = |image: &str, runs: &str| {
             let replaced = r#"{"web": "c://1"}"#;
             let mut pod = pod(&json!({"hitless.dev/restart": "a", "hitless.dev/replaced": replaced}));
             let web = &mut pod.containers[0];
             let mut spec = (*web.spec).clone();
             spec.image = image.into();
             web.spec = spec.into();
-            web.status.as_mut().unwrap().container_id = "c://1".into();
+            let status = web.status.as_mut().unwrap();
+            (status.container_id, status.image) = ("c://1".into(), runs.into());
             let intent = wish(&pod).unwrap().intent(&pod, None);
             intent.map(|intent| intent.operation.containers["web"].to.clone()).map_err(|error| error.reason())
         };
-        assert_eq!(wished("r.io/web:v2"), Err("NotReplaced"));
-        let pinned = wished("r.io/web:v2@sha256:2").unwrap();
+        assert_eq!(wished("r.io/web:v2", "r.io/web:v1"), Err("NotReplaced"));
+        assert_eq!(wished("r.io/web:v1", "r.io/web:v1").as_deref(), Ok("r.io/web:v1@sha256:1"), "it was changed back");
+        let pinned = wished("r.io/web:v2@sha256:2", "r.io/web:v1").unwrap();
         assert!(pinned.starts_with("r.io/web:v2.hitless-") && pinned.ends_with("@sha256:2"), "{pinned}");
     }
 }

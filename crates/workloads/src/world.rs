@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use hitless_api::pod::PodView;
-use hitless_api::{GroupKind, ObjectRef, PullIdentity, crowd};
+use hitless_api::{GroupKind, ObjectRef, crowd};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::kinds::colla_set::controlled::{is_controlled, of_claim};
@@ -41,10 +41,6 @@ pub struct World<'a> {
     agentless: BTreeSet<String>,
     /// Why the pods that would fetch images are not accepted, by namespace and image.
     unaccepted: BTreeMap<(String, String), String>,
-    /// Pull secrets that admission gives new pods which ask for none, by namespace and service account.
-    given_secrets: BTreeMap<(String, Option<String>), Vec<String>>,
-    /// Images that pull secrets of pods do not let them pull, by namespace and image, in their registries' words.
-    unauthorized: BTreeMap<(String, String), String>,
     /// Objects that workloads refer to by their name: by kind, namespace and name.
     parts: HashMap<(&'a GroupKind, &'a str, &'a str), &'a Object>,
     /// Objects that stand for requests, the oldest first.
@@ -98,8 +94,6 @@ impl<'a> World<'a> {
             accepted: None,
             unfetched: BTreeSet::new(),
             unaccepted: BTreeMap::new(),
-            given_secrets: BTreeMap::new(),
-            unauthorized: BTreeMap::new(),
             agentless: BTreeSet::new(),
             parts: objects.iter().filter_map(|object| named(object)).collect(),
             requests: objects.iter().map(|object| &**object).filter(|object| is_request(object)).collect(),
@@ -215,30 +209,6 @@ impl<'a> World<'a> {
     #[must_use]
     pub fn without_images(self, unfetched: BTreeSet<String>, unaccepted: BTreeMap<(String, String), String>) -> Self {
         Self { unfetched, unaccepted, ..self }
-    }
-
-    /// The same, where admission gives new pods that ask for no pull secret these, by namespace and service account; and where registries
-    /// refuse these images, by namespace and image, to the secrets that pods have, in these words.
-    #[must_use]
-    pub fn giving_secrets(
-        self,
-        given_secrets: BTreeMap<(String, Option<String>), Vec<String>>,
-        unauthorized: BTreeMap<(String, String), String>,
-    ) -> Self {
-        Self { given_secrets, unauthorized, ..self }
-    }
-
-    /// Why the pod can't pull the image with the secrets that its service account gave it when it was made.
-    pub(crate) fn unauthorized(&self, pod: &PodView, image: &str) -> Option<&str> {
-        let words = self.unauthorized.get(&(pod.id.namespace.clone(), image.to_owned()))?;
-        (!pod.pull_identity.secrets.is_empty()).then_some(words)
-    }
-
-    /// A pull secret that admission gives new pods like this one, which has none: it was made before its service account had it.
-    pub(crate) fn missing_secret(&self, pod: &PodView) -> Option<&str> {
-        let PullIdentity { service_account, secrets } = &pod.pull_identity;
-        let given = self.given_secrets.get(&(pod.id.namespace.clone(), service_account.clone()))?;
-        given.first().filter(|_| secrets.is_empty()).map(String::as_str)
     }
 
     /// The same, where no agent is ever going to be on these nodes.

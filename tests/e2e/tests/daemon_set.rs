@@ -68,3 +68,20 @@ fn a_daemon_set_on_the_hosts_network_rolls_natively() -> anyhow::Result<()> {
     app.wait_replaced(&before)?;
     Ok(())
 }
+
+/// Natively the next version's pod serves on each node before the one there goes.
+#[test]
+fn a_daemon_set_that_surges_goes_natively_where_clients_of_a_node_have_nobody_else() -> anyhow::Result<()> {
+    let patch = json!({"spec": {"updateStrategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}}});
+    let app = App::start(&Stack::attach()?.cluster, "t-ds-surge", &Shape { patch, mode: None, ..daemon() })?;
+    let local = json!({"spec": {"internalTrafficPolicy": "Local"}}).to_string();
+    app.kubectl.run(&["patch", "service", "web", "-p", &local])?;
+    let before = app.identities();
+    app.set_version("v2")?;
+    let note = app.wait_event("NativeRollout")?;
+    ensure!(note.contains("no other pod serves all clients of its node"), "{note}");
+    app.rollout_status()?;
+    app.wait_version("v2", 2)?;
+    app.wait_replaced(&before)?;
+    app.wait_unheld().map(drop)
+}

@@ -33,7 +33,7 @@ impl TopOwners {
             }
         }
         for (top, size) in sizes.iter().filter(|(top, size)| self.sizes.get(*top) != Some(*size)) {
-            let Size { desired, max_unavailable } = *size;
+            let Size { desired, surplus: _, max_unavailable } = *size;
             gate.set_owner(top, Some(OwnerFacts { desired, max_unavailable }));
         }
         for gone in self.sizes.keys().filter(|top| !sizes.contains_key(*top)) {

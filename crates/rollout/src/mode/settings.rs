@@ -319,9 +319,12 @@ impl OperationSettings {
     #[must_use]
     pub fn is_refused_on_its_node(&self, mode: &Mode) -> bool {
         let (gap, cap) = (self.inputs.gap_milliseconds, self.inputs.cap_milliseconds);
+        let word = Mode::word(&mode.reason);
         let is_refused = match mode.mode {
-            GrantMode::Hold => gap.is_none_or(|gap| gap > cap),
-            GrantMode::Leave | GrantMode::Stay | GrantMode::Unknown(_) => true,
+            GrantMode::Hold => !mode.unless_serving && gap.is_none_or(|gap| gap > cap),
+            // Not where its owner wants it out of service, for a check, a hook or a time.
+            GrantMode::Leave => Mode::REST_ON_OTHERS.contains(&word) || word == Mode::CANNOT_HOLD,
+            GrantMode::Stay | GrantMode::Unknown(_) => false,
         };
         self.inputs.wish == ModeWish::Auto && self.inputs.serving && is_refused
     }

@@ -30,7 +30,7 @@ pub struct PrefetchView {
     pub image: String,
     /// The image that admission has given it instead, if it has: Kubernetes would run that one in a new pod.
     pub rewritten: Option<String>,
-    /// What admission has given it, where it asked for no pull secret: those of its service account, as each new pod gets them.
+    /// What admission has given it, where it asked for no pull secret: those of its service account, as each new pod gets them, if it has any.
     pub given: Option<PullIdentity>,
     /// When it was made.
     pub created: Option<Timestamp>,
@@ -130,18 +130,20 @@ impl PrefetchView {
 /// Its pull secrets, where its key is that of a pull which asks for none.
 fn given(pod: &Pod, spec: &PodSpec, image: &str) -> Option<PullIdentity> {
     let given = PullIdentity::of(spec);
-    let container = spec.containers.iter().find(|each| each.name == CONTAINER)?;
     let asked = Pull {
         namespace: pod.metadata.namespace.clone()?,
         node: spec.node_name.clone()?,
         image: image.to_owned(),
-        policy: PullPolicy::of(container.image_pull_policy.as_deref()),
+        policy: PullPolicy::Always,
         identity: PullIdentity { secrets: Vec::new(), ..given.clone() },
         resources: None,
         extra: Extra::default(),
     };
-    let is_asked = pod.metadata.labels.as_ref()?.get(labels::PREFETCH) == Some(&asked.key());
-    (is_asked && !given.secrets.is_empty()).then_some(given)
+    let key = pod.metadata.labels.as_ref()?.get(labels::PREFETCH)?;
+    // Admission may have made another policy of the one that was asked for.
+    let policies = [PullPolicy::Always, PullPolicy::IfNotPresent, PullPolicy::Never];
+    let is_asked = policies.into_iter().any(|policy| Pull { policy, ..asked.clone() }.key() == *key);
+    is_asked.then_some(given)
 }
 
 fn state(pod: &Pod, created: Option<Timestamp>) -> PrefetchState {
@@ -286,7 +288,8 @@ mod tests {
             pod["spec"]["imagePullSecrets"] = has.iter().map(|name| json!({"name": name})).collect();
             PrefetchView::of(&serde_json::from_value(pod).unwrap()).unwrap().given
         };
-        assert_eq!(given(&[], &[]), None);
+        let none = PullIdentity { service_account: Some("web".into()), secrets: vec![] };
+        assert_eq!(given(&[], &[]), Some(none));
         assert_eq!(given(&["own"], &["own"]), None);
         let secrets = vec!["new".to_owned()];
         assert_eq!(given(&[], &["new"]), Some(PullIdentity { service_account: Some("web".into()), secrets }));

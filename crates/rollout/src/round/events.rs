@@ -239,8 +239,8 @@ fn failed(wishes: &Wishes<'_>, failure: &Failure<'_>) -> EventNote {
         && failure.result.reason == TransitionResult::ROLLBACK_NOT_READY
     {
         format!(
-            "{text}; the version before does not come up in this pod either. A new pod has empty volumes, and the pull secrets of today; its \
-             owner makes one once you delete this one: kubectl delete pod -n {} {}",
+            "{text}; the version before does not come up in this pod either. A new pod has an empty emptyDir, and today's pull secrets; its owner \
+             makes one once you delete this one: kubectl delete pod -n {} {}",
             failure.grant.pod.namespace, failure.grant.pod.name
         )
     } else {

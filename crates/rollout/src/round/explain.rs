@@ -47,6 +47,8 @@ pub struct WorkloadReport {
     pub held: bool,
     /// How many pods it is meant to have.
     pub replicas: u32,
+    /// So many more may be there to stay.
+    pub surplus: u32,
     /// Where it is.
     pub stage: Stage,
     /// Why its change is not made in place, if it is not.
@@ -123,11 +125,11 @@ pub fn explain(
     let of_interest = snapshot.pods.iter().map(|pod| &**pod).filter(|pod| asked(pod));
     let mut details: HashMap<&str, Details> =
         of_interest.filter_map(|pod| Some((pod.id.uid.as_str(), pass.details(pod)?))).collect();
-    let Finished { round, wishes, ended, lost, reloads, inoperable } = pass.finish();
+    let Finished { round, wishes, ended, images, lost, reloads, inoperable } = pass.finish();
     let mut verdicts: HashMap<&str, &PodVerdict> =
         round.verdicts.iter().map(|verdict| (verdict.pod.uid.as_str(), verdict)).collect();
     let roots = Roots::of(&round.verdicts);
-    let unfits = Unfits { wishes: &wishes, ended: &ended, snapshot, now };
+    let unfits = Unfits { wishes: &wishes, ended: &ended, images: &images, snapshot, now };
     let failures = ended.halting().filter(|failure| !failure.workload.is_some_and(|index| unfits.is_native(index)));
     let failures: Vec<&Failure<'_>> = failures.collect();
     let halting: BTreeSet<&str> = failures.iter().map(|failure| failure.grant.pod.uid.as_str()).collect();
@@ -312,6 +314,7 @@ fn workloads(
             unknown_opt_in: object.unknown_opt_in().map(ToOwned::to_owned),
             held: object.held_by_guard(),
             replicas: registry::size(object).map_or(0, |size| size.desired),
+            surplus: registry::size(object).map_or(0, |size| size.surplus),
             stage: plan.map_or(Stage::NotOurs, |plan| plan.stage.clone()),
             why: plan.and_then(|plan| {
                 events::large(object).or_else(|| match &plan.stage {

@@ -1,6 +1,7 @@
 //! Whether the images that an operation needs are on the pod's node: nothing leaves service, and nothing is held, for one that
 //! is not (docs/contract.md#images-first).
 
+pub(super) mod secrets;
 mod unfetched;
 
 use std::borrow::Cow;
@@ -217,8 +218,8 @@ impl<'a> Images<'a> {
         if !asked {
             let is_fetched = attempts.iter().any(|attempt| attempt.is_fetched());
             // The kubelet asks which credentials a pod has, also where the image is there (KEP-2535).
-            let needs_login = !pull.identity.secrets.is_empty();
-            if is_fetched || !needs_login && self.is_there(&pull.node, &image::canonical(&pull.image)) {
+            let is_proven = || pull.identity.secrets.is_empty() || self.can_not_fetch(pull);
+            if is_fetched || self.is_there(&pull.node, &image::canonical(&pull.image)) && is_proven() {
                 return Known::There;
             }
         }

@@ -32,7 +32,7 @@ impl Basis<'_, '_> {
         let is_late = matches!(&wish.intent, Err(Obstacle::NotReplaced { .. }));
         let is_busy = move || self.ended.busy.contains(pod.id.uid.as_str()) && !is_late;
         let busy = move || is_busy().then_some(WaitReason::InProgress);
-        let obstacle = move || self.obstacle(wish, draft);
+        let obstacle = move || self.obstacle(wish, draft).or_else(|| self.old_secrets(wish));
         let full = move || {
             let node = pod.node.as_ref().filter(|node| draft.is_full(node))?;
             Some(WaitReason::NodeFull(node.clone()))
@@ -60,6 +60,12 @@ impl Basis<'_, '_> {
             | Obstacle::UnknownContainer { .. } => None,
         };
         Some(behind.unwrap_or_else(|| WaitReason::Obstacle(obstacle.clone())))
+    }
+
+    fn old_secrets(&self, wish: &Wish<'_>) -> Option<WaitReason> {
+        let template = self.wishes.template_of(wish)?;
+        let why = self.images.old_secrets(wish.pod, wish.intent.as_ref().ok()?, Some(template))?;
+        Some(WaitReason::PullSecretsChanged(why))
     }
 
     fn behind(&self, wish: &Wish<'_>, first: &str, draft: &Draft<'_>) -> Option<WaitReason> {

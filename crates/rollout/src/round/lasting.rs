@@ -34,6 +34,7 @@ impl WaitReason {
             | Self::NoAgentPossible(_)
             | Self::PrefetchOnly
             | Self::LossExpected(_)
+            | Self::PullSecretsChanged(_)
             | Self::NamespaceUnread(Unread::TooMuch)
             | Self::Paused { .. } => Lasting::ByChange,
             Self::Obstacle(

@@ -31,7 +31,8 @@ impl<'a> Basis<'a, '_> {
         let stand_in = || self.traffic.stand_in_while_unready(operable.pod, &serving);
         let (root, kind) =
             (self.wishes.world.object(&plan.workload.uid)?, registry::of_workload(&plan.workload.group_kind)?);
-        let is_beside = kind.surges_on_nodes(root) && stand_in() != StandIn::Serves;
+        let lacks = |stand_in| matches!(stand_in, StandIn::ExceptOnNode(_) | StandIn::OnOtherNodes(_) | StandIn::None);
+        let is_beside = kind.surges_on_nodes(root) && lacks(stand_in());
         let is_alone = plan.total == 1 && matches!(stand_in(), StandIn::OnOtherNodes(_) | StandIn::None);
         let (is_refused, alone) = match (is_beside, is_alone) {
             (true, _) => {

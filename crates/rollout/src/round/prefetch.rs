@@ -13,6 +13,7 @@ use super::PodVerdict;
 use super::candidates::Basis;
 use super::change::Change;
 use super::events::note;
+use super::images::secrets::without_secrets;
 use super::images::{Known, begins_by, gives_up_at, pulls, pulls_of};
 use super::wait_reason::WaitReason;
 use super::write::PrefetchWrite;
@@ -69,6 +70,10 @@ pub(super) fn decide<'a>(basis: &Basis<'a, '_>, verdicts: &[PodVerdict], now: Ti
             }
             if matches!(known, Known::There | Known::Pulling) || !begun.insert(pull.key()) {
                 continue;
+            }
+            let shows = basis.images.of_new_pods(&pull).filter(|other| basis.images.attempts(&other.key()).is_empty());
+            if let Some(other) = shows.filter(|other| begun.insert(other.key())) {
+                prefetches.create(other, basis, owner.clone());
             }
             let count = under_way.entry(pull.image.clone()).or_default();
             if prefetches.is_due(attempts, now) && (*count < NODES_AT_A_TIME || !attempts.is_empty()) {
@@ -171,7 +176,8 @@ fn wanted(basis: &Basis<'_, '_>, verdicts: &[PodVerdict]) -> BTreeSet<String> {
     let keys = pulls.flat_map(|pull| {
         let rewritten = rewritten_key(&pull.namespace, &pull.node, &pull.image);
         let anywhere = rewritten_key(&pull.namespace, ANYWHERE, &pull.image);
-        [pull.key(), rewritten, anywhere, Pull { image: image::unpinned(&pull.image), ..pull }.key()]
+        let shows = without_secrets(&pull).key();
+        [pull.key(), shows, rewritten, anywhere, Pull { image: image::unpinned(&pull.image), ..pull }.key()]
     });
     keys.collect()
 }

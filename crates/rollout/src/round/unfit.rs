@@ -10,6 +10,7 @@ use super::attempts::kept;
 use super::change::Change;
 use super::companions;
 use super::endings::{Ended, Failure};
+use super::images::Images;
 use super::wishes::Wishes;
 use crate::snapshot::Snapshot;
 
@@ -44,6 +45,7 @@ enum Unfit {
 pub(super) struct Unfits<'s, 'a> {
     pub(super) wishes: &'s Wishes<'a>,
     pub(super) ended: &'s Ended<'a>,
+    pub(super) images: &'s Images<'a>,
     pub(super) snapshot: &'a Snapshot,
     pub(super) now: Timestamp,
 }
@@ -74,6 +76,21 @@ impl<'a> Unfits<'_, 'a> {
 
     /// Why new pods are needed, for people.
     fn words(&self, index: usize) -> Option<String> {
+        self.old_secrets(index).or_else(|| self.of_failure(index))
+    }
+
+    /// A pod can't pull with the secrets that it was made with.
+    fn old_secrets(&self, index: usize) -> Option<String> {
+        let own =
+            self.wishes.plans[index].wishes.iter().filter_map(|wish| self.wishes.by_pod.get(wish.pod.uid.as_str()));
+        own.filter(|wish| wish.workload == Some(index)).find_map(|wish| {
+            let template = self.wishes.template_of(wish)?;
+            let why = self.images.old_secrets(wish.pod, wish.intent.as_ref().ok()?, Some(template))?;
+            Some(format!("{why}, so new pods are needed"))
+        })
+    }
+
+    fn of_failure(&self, index: usize) -> Option<String> {
         let (failure, unfit) = self.find(index)?;
         let (pod, reason) = (&failure.grant.pod.name, &failure.result.reason);
         Some(match unfit {

@@ -68,6 +68,8 @@ pub enum WaitReason {
     NotScheduled,
     /// Its Node is not there, or is being deleted, or was created again meanwhile.
     NodeGone(String),
+    /// It can't pull with the secrets that it was made with, for this reason, and new pods have others.
+    PullSecretsChanged(String),
     /// A pod that goes before it does not come by itself.
     Behind {
         /// That pod.
@@ -273,6 +275,7 @@ impl WaitReason {
             Self::Terminating => "Terminating",
             Self::NotScheduled => "NotScheduled",
             Self::NodeGone(_) => "NodeGone",
+            Self::PullSecretsChanged(_) => "PullSecretsChanged",
             Self::Behind { why, .. } => why.reason(),
             Self::AgentNotReady { .. } => "AgentNotReady",
             Self::NoAgentPossible(_) => Cause::NoAgentPossible.name(),

@@ -5,16 +5,15 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use hitless_api::ledger::CLUSTER;
 use hitless_api::names::annotations;
 use hitless_api::pod::PodView;
-use hitless_api::{Grant, GrantOp, ObjectRef, Outcome, PullIdentity, Transition};
+use hitless_api::{Grant, GrantOp, ObjectRef, Outcome, Transition};
 use hitless_workloads::{
-    Holder, Obstacle, OptIn, Plan, PodIntent, PodWish, REQUESTS, Removal, RequestKind, Scene, Stage, World, image,
-    restart,
+    Holder, Obstacle, OptIn, Plan, PodIntent, PodWish, REQUESTS, Removal, RequestKind, Scene, Stage, Template, World,
+    image, restart,
 };
 use jiff::Timestamp;
 
 use super::images::Images;
 use crate::companion;
-use crate::prefetch::PrefetchView;
 use crate::snapshot::{AgentState, Snapshot};
 
 /// What one pod needs.
@@ -104,6 +103,12 @@ impl<'a> Wishes<'a> {
     /// Index of the plan of the workload that the pod belongs to, if that is looked after.
     pub(super) fn workload_of(&self, pod: &'a PodView) -> Option<usize> {
         self.by_workload.get(&self.owner(pod)?.uid).copied()
+    }
+
+    /// The template of the workload that the wish is for.
+    pub(super) fn template_of(&self, wish: &Wish<'_>) -> Option<&Template> {
+        let plan = self.plans.get(wish.workload?)?;
+        self.world.object(&plan.workload.uid)?.template()
     }
 
     /// How many workloads that have opted in are at each stage, by its name.
@@ -229,17 +234,6 @@ pub fn under_way(snapshot: &Snapshot) -> Vec<ObjectRef> {
     world(snapshot).plans().into_iter().filter(moving).map(|plan| plan.workload).collect()
 }
 
-/// Pull secrets that admission gave the latest prefetch pod which asked for none, by namespace and service account.
-fn given_secrets(snapshot: &Snapshot) -> BTreeMap<(String, Option<String>), Vec<String>> {
-    let given = snapshot.prefetches.iter().filter_map(|prefetch| Some((&**prefetch, prefetch.given.as_ref()?)));
-    let mut given: Vec<(&PrefetchView, &PullIdentity)> = given.collect();
-    given.sort_by_key(|(prefetch, _)| prefetch.created);
-    let by_account = |(prefetch, given): (&PrefetchView, &PullIdentity)| {
-        ((prefetch.pod.namespace.clone(), given.service_account.clone()), given.secrets.clone())
-    };
-    given.into_iter().map(by_account).collect()
-}
-
 /// Revision that the grant brings its pod to.
 pub(super) fn target(grant: &Grant) -> Option<&str> {
     grant.annotations.get(annotations::REVISION)?.to.as_deref()
@@ -254,7 +248,6 @@ pub(super) fn derive<'a>(snapshot: &'a Snapshot, images: &Images<'a>, now: Times
         .refusing(refused.collect())
         .accepting(snapshot.own_writes.accepted())
         .without_images(images.unfetched(), images.refusals.by_others())
-        .giving_secrets(given_secrets(snapshot), images.unauthorized())
         .without_agents(agentless(snapshot));
     let plans = world.plans();
     let by_workload = plans.iter().enumerate().map(|(index, plan)| (plan.workload.uid.clone(), index)).collect();

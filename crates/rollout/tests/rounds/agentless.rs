@@ -64,7 +64,7 @@ fn on_fargate(update: &str) -> Snapshot {
     snapshot
 }
 
-pub(crate) fn lets_go(round: &Round) -> bool {
+fn lets_go(round: &Round) -> bool {
     round.steps.iter().any(|step| {
         let is_native = step.done.as_ref().is_some_and(|note| note.reason == "NativeRollout");
         matches!(step.write, Write::Workload(_)) && is_native

@@ -6,17 +6,17 @@ use std::sync::Arc;
 use hitless_api::PullIdentity;
 use hitless_rollout::mode::ServiceView;
 use hitless_rollout::prefetch::{PrefetchState, PrefetchView, Pull};
-use hitless_rollout::round::{PodVerdict, PrefetchWrite, Round, WaitReason, Write};
+use hitless_rollout::round::{PrefetchWrite, Round, WaitReason, Write};
 use hitless_rollout::snapshot::Snapshot;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use serde_json::{Value, json};
 
-use crate::agentless::lets_go;
 use crate::blips::{Is, V1, rollout};
 use crate::lost::daemon_set;
 use crate::refusals::unfetched;
 use crate::scene::decide;
 use crate::stateful_set::granted;
+use crate::unfit;
 
 /// A DaemonSet of two pods behind Services with these policies: a `Local` one sends what comes to a node to the pod of that node only.
 fn behind(policies: &[&str], strategy: &Value) -> Snapshot {
@@ -30,9 +30,7 @@ fn behind(policies: &[&str], strategy: &Value) -> Snapshot {
 }
 
 fn is_sent_natively(round: &Round) -> bool {
-    let is_natively = |verdict: &PodVerdict| matches!(verdict.waiting, Some(WaitReason::Natively(_)));
-    let is_written = round.steps.iter().any(|step| matches!(step.write, Write::Workload(_)));
-    is_written && round.verdicts.iter().any(is_natively)
+    round.steps.iter().any(|step| format!("{:?}", step.write).contains("hitless.dev~1way"))
 }
 
 #[test]
@@ -59,17 +57,20 @@ fn a_daemon_set_that_starts_another_pod_beside_each_one_goes_natively_where_a_no
     }
 }
 
-/// The prefetch pods of a round as the API server makes them, where the service account has these pull secrets by now.
-fn admitted(snapshot: &Snapshot, secrets: &[&str]) -> Vec<Arc<PrefetchView>> {
-    let creates = decide(snapshot);
-    let pulls = creates.steps.iter().filter_map(|step| match &step.write {
-        Write::Prefetch(PrefetchWrite::Create { pull, .. }) => Some(&**pull),
+/// The prefetch pods that a round makes, by how the API server makes them: those that ask for no pull secret are given these.
+fn admitted(round: &Round, given: &[&str]) -> Vec<Arc<PrefetchView>> {
+    let pulls = round.steps.iter().filter_map(|step| match &step.write {
+        Write::Prefetch(PrefetchWrite::Create { pull, attempt, .. }) => Some((&**pull, *attempt)),
         _ => None,
     });
-    let view = |pull: &Pull| {
-        let secrets: Vec<Value> = secrets.iter().map(|name| json!({"name": name})).collect();
-        let container = json!({"name": "image", "image": pull.image, "imagePullPolicy": pull.policy.name()});
-        let pod = json!({"metadata": {"name": pull.pod_name(1), "namespace": pull.namespace, "uid": pull.pod_name(1),
+    let view = |(pull, attempt): (&Pull, u32)| {
+        let own = pull.identity.secrets.iter().map(String::as_str);
+        let has: Vec<&str> = if pull.identity.secrets.is_empty() { given.to_vec() } else { own.collect() };
+        let secrets: Vec<Value> = has.iter().map(|name| json!({"name": name})).collect();
+        // Another plugin of admission wants the registry to be asked each time.
+        let container = json!({"name": "image", "image": pull.image, "imagePullPolicy": "Always"});
+        let name = pull.pod_name(attempt);
+        let pod = json!({"metadata": {"name": name, "namespace": pull.namespace, "uid": name,
                 "labels": {"hitless.dev/prefetch": pull.key()}, "annotations": {"hitless.dev/image": pull.image}},
             "spec": {"nodeName": pull.node, "serviceAccountName": "default", "imagePullSecrets": secrets, "containers": [container]}});
         Arc::new(PrefetchView::of(&serde_json::from_value::<Pod>(pod).unwrap()).unwrap())
@@ -77,50 +78,96 @@ fn admitted(snapshot: &Snapshot, secrets: &[&str]) -> Vec<Arc<PrefetchView>> {
     pulls.map(view).collect()
 }
 
-#[test]
-fn pods_that_were_made_before_their_service_account_had_a_pull_secret_are_made_anew() {
-    let before = unfetched();
-    let with = |secrets: &[&str]| {
-        let prefetches = admitted(&before, secrets);
-        assert!(!prefetches.is_empty());
-        decide(&Snapshot { prefetches, ..before.clone() })
-    };
-    assert!(!lets_go(&with(&[])), "they are waited for");
-    let round = with(&["registry"]);
-    assert!(lets_go(&round) && granted(&round).is_empty(), "{:?}", round.verdicts);
-    let told = round.steps.iter().find_map(|step| step.done.as_ref()).unwrap();
-    assert!(told.text.contains("before its service account had the pull secret registry"), "{}", told.text);
+fn with_prefetches(snapshot: &Snapshot, prefetches: Vec<Arc<PrefetchView>>) -> Snapshot {
+    Snapshot { prefetches, ..snapshot.clone() }
+}
 
-    // One that has it pulls with it.
-    let prefetches = admitted(&before, &["registry"]);
-    assert!(!lets_go(&decide(&Snapshot { prefetches, ..with_secret(before, "registry") })));
+fn deletes_prefetch_pods(round: &Round) -> bool {
+    round.steps.iter().any(|step| matches!(step.write, Write::Prefetch(PrefetchWrite::Delete(_))))
+}
+
+fn waits(round: &Round) -> Vec<&str> {
+    round.verdicts.iter().filter_map(|verdict| Some(verdict.waiting.as_ref()?.reason())).collect()
 }
 
 /// Pods that were made when their service account had this pull secret.
-fn with_secret(snapshot: Snapshot, name: &str) -> Snapshot {
+fn with_secret(snapshot: &Snapshot, name: &str) -> Snapshot {
     let mut pods = snapshot.pods.clone();
     for pod in &mut pods {
         Arc::make_mut(pod).pull_identity = PullIdentity { service_account: None, secrets: vec![name.to_owned()] };
     }
-    snapshot.with_pods(pods)
+    snapshot.clone().with_pods(pods)
+}
+
+#[test]
+fn pods_that_were_made_before_their_service_account_had_a_pull_secret_are_made_anew() {
+    let before = unfetched();
+    let created = decide(&before);
+    let with = |snapshot: &Snapshot, given: &[&str]| {
+        let prefetches = admitted(&created, given);
+        assert!(!prefetches.is_empty());
+        decide(&with_prefetches(snapshot, prefetches))
+    };
+    assert!(!is_sent_natively(&with(&before, &[])), "they are waited for");
+    let round = with(&before, &["registry"]);
+    assert!(is_sent_natively(&round) && granted(&round).is_empty(), "{:?}", round.verdicts);
+    let words = round.verdicts.iter().find_map(|verdict| verdict.text().filter(|text| text.contains("registry")));
+    assert!(words.unwrap().contains("was made before its service account had pull secrets (registry); make new pods"));
+
+    // Where its owner lets no pod be made anew it stays, and so does what shows it.
+    let only = unfit::with(before.clone(), "hitless.dev/update", "in-place-only");
+    let round = with(&only, &["registry"]);
+    assert!(!is_sent_natively(&round) && granted(&round).is_empty() && !deletes_prefetch_pods(&round));
+    assert!(waits(&round).contains(&"PullSecretsChanged"), "{:?}", round.verdicts);
+
+    // One that has it pulls with it.
+    let has_it = with_secret(&before, "registry");
+    assert!(!is_sent_natively(&decide(&with_prefetches(&has_it, admitted(&created, &["registry"])))));
 }
 
 /// The image is on the node, where the kubelet lets nobody have it who could not have pulled it.
 #[test]
-fn pods_whose_pull_secrets_do_not_count_any_more_are_made_anew_and_none_is_taken_out_before_that_is_known() {
+fn pods_whose_pull_secrets_do_not_count_any_more_are_made_anew_only_where_new_pods_have_others() {
     let there = rollout([(V1, Is::Ready), (V1, Is::Ready), (V1, Is::Ready)]);
-    assert!(!granted(&decide(&there)).is_empty() && admitted(&there, &[]).is_empty(), "anybody may have it");
-    let before = with_secret(there, "old");
-    assert!(granted(&decide(&before)).is_empty());
-    let refused = |attempt: u32, words: &str| {
-        let failed = PrefetchState::Failed { reason: "ErrImagePull".to_owned(), message: words.to_owned() };
-        let prefetches = admitted(&before, &["old"]).into_iter().map(|prefetch| {
-            Arc::new(PrefetchView { attempt, state: failed.clone(), ..PrefetchView::clone(&prefetch) })
-        });
-        decide(&Snapshot { prefetches: prefetches.collect(), ..before.clone() })
+    assert!(!granted(&decide(&there)).is_empty() && admitted(&decide(&there), &[]).is_empty(), "anybody may have it");
+    let before = with_secret(&there, "old");
+    let first = decide(&before);
+    assert!(granted(&first).is_empty());
+    let failed = |attempt: u32, words: &str| -> Vec<Arc<PrefetchView>> {
+        let state = PrefetchState::Failed { reason: "ErrImagePull".to_owned(), message: words.to_owned() };
+        let fails = |prefetch: Arc<PrefetchView>| {
+            Arc::new(PrefetchView { attempt, state: state.clone(), ..PrefetchView::clone(&prefetch) })
+        };
+        admitted(&first, &[]).into_iter().map(fails).collect()
     };
-    assert!(!lets_go(&refused(1, "401 unauthorized")), "it may be the registry's moment");
-    assert!(!lets_go(&refused(2, "manifest unknown")), "a new pod would not have it either");
-    let round = refused(2, "401 unauthorized");
-    assert!(lets_go(&round) && granted(&round).is_empty(), "{:?}", round.verdicts);
+    for (attempt, words) in [(1, "401 Unauthorized"), (2, "manifest unknown")] {
+        let round = decide(&with_prefetches(&before, failed(attempt, words)));
+        let others = admitted(&round, &["new"]);
+        assert!(others.iter().all(|prefetch| prefetch.given.is_none()), "{words}: nothing is to be shown");
+    }
+    // A registry says so of an image that is not there, too: what new pods would have is looked at first.
+    let refused = failed(2, "401 Unauthorized");
+    let looks = decide(&with_prefetches(&before, refused.clone()));
+    assert!(!is_sent_natively(&looks) && granted(&looks).is_empty());
+    let shown = |given: &[&str]| {
+        let others = admitted(&looks, given).into_iter().filter(|prefetch| prefetch.given.is_some());
+        let round = decide(&with_prefetches(&before, refused.iter().cloned().chain(others).collect()));
+        assert!(granted(&round).is_empty() && !deletes_prefetch_pods(&round), "{:?}", round.verdicts);
+        is_sent_natively(&round)
+    };
+    assert!(shown(&["new"]));
+    assert!(!shown(&["old"]), "a new pod could not pull it either");
+}
+
+#[test]
+fn where_nobody_can_fetch_it_an_image_that_is_there_is_good_enough() {
+    let before = with_secret(&rollout([(V1, Is::Ready), (V1, Is::Ready), (V1, Is::Ready)]), "old");
+    let first = decide(&before);
+    let state = PrefetchState::Rejected { reason: "OutOfpods".to_owned(), message: "Node has no room".to_owned() };
+    let full = |prefetch: Arc<PrefetchView>| {
+        Arc::new(PrefetchView { attempt: 2, state: state.clone(), ..PrefetchView::clone(&prefetch) })
+    };
+    let full = admitted(&first, &[]).into_iter().map(full).collect();
+    let granted = granted(&decide(&with_prefetches(&before, full)));
+    assert!(!granted.is_empty() && granted.iter().all(|grant| !grant.unfetched), "{granted:?}");
 }

@@ -74,6 +74,7 @@ fn its_place_is_kept_too_where_another_restart_waits_for_it() {
         for (name, change) in &grant.annotations {
             pod["metadata"]["annotations"][name] = change.to.clone().into();
         }
+        pod["spec"]["containers"][0]["image"] = json!("r.io/web:next");
         pod["metadata"]["annotations"]["hitless.dev/replaced"] = json!(grant.before).to_string().into();
         pod["metadata"]["annotations"]["hitless.dev/restart"] = json!("again");
     });

@@ -29,7 +29,7 @@ fn says(round: &Round, what: &str) -> bool {
     round.steps.iter().any(|step| text(&step.write))
 }
 
-fn with(snapshot: Snapshot, name: &str, value: &str) -> Snapshot {
+pub(crate) fn with(snapshot: Snapshot, name: &str, value: &str) -> Snapshot {
     let change = |object: &Arc<Object>| {
         let mut object = Object::clone(object);
         if object.stateful_set().is_some() {

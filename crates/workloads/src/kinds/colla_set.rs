@@ -125,7 +125,7 @@ impl Kind for CollaSets {
     fn size(&self, object: &Object) -> Option<Size> {
         // One that is being deleted wants no pods: those that are gone already are not missing.
         let set = object.colla_set().filter(|set| !set.deleting)?;
-        Some(Size { desired: u32::try_from(set.body.replicas).ok()?, max_unavailable: None })
+        Some(Size { desired: u32::try_from(set.body.replicas).ok()?, surplus: 0, max_unavailable: None })
     }
 
     fn concerns(&self, _: &Object, _: &World<'_>) -> bool {

@@ -62,7 +62,11 @@ impl Kind for DaemonSets {
 
     fn size(&self, object: &Object) -> Option<Size> {
         let set = object.daemon_set()?;
-        Some(Size { desired: set.body.status.running(), max_unavailable: Some(set.max_unavailable()) })
+        Some(Size {
+            desired: set.body.status.desired(),
+            surplus: set.body.status.misscheduled(),
+            max_unavailable: Some(set.max_unavailable()),
+        })
     }
 
     fn concerns(&self, root: &Object, world: &World<'_>) -> bool {
@@ -166,7 +170,7 @@ fn subject<'a>(set: DaemonSet<'a>, world: &World<'a>) -> Subject<'a> {
         labels,
         kept_back: None,
         revisions,
-        desired: status.running() as usize,
+        desired: status.desired() as usize,
         uncounted: status.misscheduled() as usize,
         in_order: pods.clone(),
         pods,

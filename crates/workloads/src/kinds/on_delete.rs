@@ -26,7 +26,7 @@ use crate::halted::{self, BadVersion, Halted};
 use crate::intent::{Obstacle, PodWish, share};
 use crate::kind::Resource;
 use crate::labels::Selections;
-use crate::need::{Goal, Need, Origin, agentless, need, new_pods_only, without_secret};
+use crate::need::{Goal, Need, Origin, agentless, need, new_pods_only};
 use crate::object::Object;
 use crate::once_per_pod;
 use crate::opt_in::OptIn;
@@ -61,7 +61,7 @@ pub(super) struct Subject<'a> {
     pub(super) at_a_time: Option<usize>,
     /// Whether the native controller has seen the template, and how many pods it counts as updated.
     pub(super) counts: Option<usize>,
-    /// How many of its pods the native controller counts neither as updated nor as outdated.
+    /// Of so many pods at most the native controller counts neither that they are there nor that they are updated.
     pub(super) uncounted: usize,
     /// It can't be operated, whatever the change is.
     pub(super) impossible: Option<Because>,
@@ -160,8 +160,7 @@ impl<'a> Subject<'a> {
         share(&mut wishes);
         // Under its owner's own OnDelete nobody else makes new pods; the others go on.
         let agentless = || agentless(&wishes, &self.in_order, world).filter(|_| self.object.held_by_guard());
-        let without_secret = || without_secret(&wishes, &self.in_order, self.template, world);
-        match new_pods_only(&wishes, &self.in_order, world).or_else(without_secret).or_else(agentless) {
+        match new_pods_only(&wishes, &self.in_order, world).or_else(agentless) {
             Some(_) if self.object.pause().is_some() => return self.collecting(),
             Some(because) => return self.step_aside(because),
             None => {}
@@ -179,9 +178,9 @@ impl<'a> Subject<'a> {
         let updated = self.pods.iter().filter(|pod| self.is_at_target(pod)).count();
         // A new leader may know the pod's new labels before it knows the grant: who is out of service is being operated.
         // One that is held stays in service, but is not Ready at once.
-        let is_counted = |counts: usize| counts <= updated && updated <= counts.saturating_add(self.uncounted);
-        let settled = self.pods.len() == self.desired
-            && self.counts.is_some_and(is_counted)
+        let surplus = self.pods.len().checked_sub(self.desired).filter(|surplus| *surplus <= self.uncounted);
+        let is_counted = |counts: usize| surplus.is_some_and(|more| counts <= updated && updated <= counts + more);
+        let settled = self.counts.is_some_and(is_counted)
             && !self.pods.iter().any(|pod| world.operating.contains(&pod.id.uid) || !serves(pod));
         let write = settled.then(|| {
             let text = format!("all {total} pods have {}, in place{}", self.template.label(), self.left_by_restart());

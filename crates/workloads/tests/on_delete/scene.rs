@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
 /// A workload in the middle of a change from `web:v1` to `web:v2`, as the guard has stored it and the native controller has seen it.
+#[derive(Clone)]
 pub(crate) struct Scene {
     pub(crate) workload: Value,
     pub(crate) revisions: Vec<Value>,

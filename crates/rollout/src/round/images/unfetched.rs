@@ -1,36 +1,16 @@
 //! A pod that goes although its next image was not fetched to its node before (docs/contract.md#images-first).
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 
 use hitless_workloads::{Operation, PodIntent};
 
-use super::{Images, UNFETCHED_AFTER, gives_up_at};
-use crate::prefetch::{PrefetchState, PrefetchView, Pull};
+use super::{Images, gives_up_at};
+use crate::prefetch::{PrefetchState, Pull};
 
 /// So many prefetch pods have to be turned away by a node before its pod goes without.
 const TRIES: u32 = 2;
 
-/// Words of registries for who may not pull.
-const UNAUTHORIZED: [&str; 4] = ["unauthorized", "authentication required", "denied", "forbidden"];
-
 impl<'a> Images<'a> {
-    /// Images that registries have refused in several attempts to the pull secrets that were used, by namespace and image, in their words.
-    pub(in crate::round) fn unauthorized(&self) -> BTreeMap<(String, String), String> {
-        let refused = |attempts: &Vec<&PrefetchView>| {
-            let latest = attempts.first().filter(|latest| latest.attempt >= UNFETCHED_AFTER)?;
-            let words = attempts.iter().find_map(|each| match &each.state {
-                PrefetchState::Failed { message, .. } if UNAUTHORIZED.iter().any(|word| message.contains(word)) => {
-                    Some(message.clone())
-                }
-                _ => None,
-            });
-            let words = words.filter(|_| !attempts.iter().any(|each| each.is_fetched()))?;
-            Some(((latest.pod.namespace.clone(), latest.image.clone()), words))
-        };
-        self.attempts.values().filter_map(refused).collect()
-    }
-
     /// Why nothing is fetched any more before the pod goes, in the words of who turned the prefetch pods away: it is not the image that they
     /// speak of. The operation itself needs none of what they had no room for, and the kubelet pulls for the pod's own container; what comes
     /// of that is verified, and taken back, as ever. Where the pod is made anew the next one may well find a place, and the quota of the one
@@ -47,6 +27,13 @@ impl<'a> Images<'a> {
             .or_else(|| self.rejected(&key))
             .or_else(|| self.no_room(pull, &key))
             .or_else(|| self.no_sandbox(&key))
+    }
+
+    /// Nobody can fetch it there now, for whatever reason: that says nothing of the image.
+    pub(super) fn can_not_fetch(&self, pull: &Pull) -> bool {
+        let key = pull.key();
+        let is_turned_away = || self.rejected(&key).is_some() || self.no_sandbox(&key).is_some();
+        self.pressure(pull).is_some() || self.refusal(pull, &key).is_some() || is_turned_away()
     }
 
     /// Its node is short of something, and has been for a while.

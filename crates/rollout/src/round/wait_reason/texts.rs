@@ -135,7 +135,7 @@ impl WaitReason {
             Self::ApplicationRefused(message) if message.is_empty() => {
                 "the application of this pod says never".to_owned()
             }
-            Self::ApplicationRefused(message) => message.clone(),
+            Self::ApplicationRefused(words) | Self::PullSecretsChanged(words) => words.clone(),
             Self::Natively(why) => format!("{why}; the native controller rolls it"),
             Self::LossExpected(why) => format!("{why}; natively another pod would serve first"),
             Self::Halted { pod, reason, way_back: false } => format!("the operation of pod {pod} ended as {reason}"),
@@ -193,6 +193,9 @@ impl WaitReason {
             | Self::Paused { .. }
             | Self::Behind { .. }
             | Self::AgentNotReady { .. } => None,
+            Self::PullSecretsChanged(_) => {
+                Some("make new pods, which have today's: kubectl hitless restart --new-pods, or delete this one")
+            }
             Self::ImageNotFetched { why: NotFetched::Failed { .. } | NotFetched::Refused(_), .. } => {
                 Some("its pods stay as they are, and it is tried again by itself; correct the cause or the image")
             }

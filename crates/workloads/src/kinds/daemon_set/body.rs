@@ -45,11 +45,6 @@ impl DaemonSetStatus {
     pub(crate) fn misscheduled(&self) -> u32 {
         u32::try_from(self.number_misscheduled).unwrap_or_default()
     }
-
-    /// Pods that are there to stay.
-    pub(crate) fn running(&self) -> u32 {
-        self.desired().saturating_add(self.misscheduled())
-    }
 }
 
 #[derive(Deserialize)]

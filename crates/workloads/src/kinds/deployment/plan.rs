@@ -18,7 +18,7 @@ use crate::diff::{self, first_native_change};
 use crate::halted::{self, BadVersion, Halted};
 use crate::intent::{PodWish, share};
 use crate::kinds::way;
-use crate::need::{Need, agentless, new_pods_only, unaccepted, without_secret};
+use crate::need::{Need, agentless, new_pods_only, unaccepted};
 use crate::object::Object;
 use crate::once_per_pod;
 use crate::opt_in::OptIn;
@@ -238,7 +238,6 @@ impl<'a> Planner<'a> {
         // Under a pause of the owner's own nobody makes new pods; the others go on.
         let agentless = || agentless(&wishes, &pods, self.world).filter(|_| !self.permanent);
         let because = new_pods_only(&wishes, &pods, self.world).or_else(agentless);
-        let because = because.or_else(|| without_secret(&wishes, &pods, &spec.template, self.world));
         let because = because.or_else(|| unaccepted(&wishes, self.world));
         if let Some(because) = because.filter(|_| spec.replicas > 0) {
             return if self.deployment.object.pause().is_some() {

@@ -84,7 +84,12 @@ impl<'a> Planner<'a> {
     pub(super) fn step_aside(&self, because: Because) -> Plan {
         let only = self.deployment.opt_in() == OptIn::InPlaceOnly && is_refused(because.cause);
         if self.permanent || only {
-            return self.counted_in_all(self.idle(Stage::Refused(because), None));
+            let plan = self.idle(Stage::Refused(because), None);
+            let live = live::live(self.owned, &self.deployment.body.template);
+            return match live.filter(|live| !live::is_split(*live, self.owned)) {
+                Some(live) => self.counted(live, plan),
+                None => self.counted_in_all(plan),
+            };
         }
         // What a ReplicaSet has in mid-rollout may be all that shows why, and it gets its last complete template before the pause is lifted.
         let (object, target) = (self.deployment.object, &self.deployment.body.template);
@@ -138,7 +143,6 @@ const fn is_refused(cause: Cause) -> bool {
         | Cause::NativeRollout
         | Cause::DigestUnknown
         | Cause::PrefetchRefused
-        | Cause::PullSecretsChanged
         | Cause::NoAgentPossible
         | Cause::HostNetwork => true,
         // Nothing is there that could be made anew; and what belongs to the cluster is let go.
