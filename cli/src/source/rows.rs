@@ -1,99 +1,58 @@
-//! Names what is read: the interfaces of all kinds, and the selections of objects.
+//! What rounds look at, listed once: one request a row of the table, and one more for what counts of the system namespace.
 
-use hitless_api::drain_policy::DEFAULT;
-use hitless_api::{
-    DrainPolicy, Lenient, NodeTransition, PodTransitionRule, TrafficProvider, TransitionBudget, TransitionLedger, names,
-};
-use hitless_store::api_resource;
-use hitless_workloads::{kind, registry};
-use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{Pod, Service};
-use k8s_openapi::api::events::v1::Event;
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::api::{DynamicObject, ListParams};
-use kube::core::DeserializeGuard;
-use kube::{Api, Client, Resource};
+use futures::FutureExt as _;
+use futures::future::LocalBoxFuture;
+use hitless_api::names;
+use hitless_store::inputs::rows::NodeTransitions;
+use hitless_store::inputs::{Input, Reach, Visit, each};
+use kube::Client;
 
 use super::Scope;
+use super::lists::{list, list_row, optional};
+use crate::failure::Failure;
+use crate::snapshot::Snapshot;
 
-/// The interfaces of all kinds in scope.
-pub(super) struct Apis {
-    pub(super) objects: Vec<(&'static kind::Resource, Api<DeserializeGuard<DynamicObject>>)>,
-    pub(super) pods: Api<DeserializeGuard<Pod>>,
-    pub(super) transitions: Api<DeserializeGuard<NodeTransition>>,
-    pub(super) ledgers: Api<DeserializeGuard<TransitionLedger>>,
-    pub(super) rules: Api<DeserializeGuard<Lenient<PodTransitionRule>>>,
-    pub(super) budgets: Api<DeserializeGuard<Lenient<TransitionBudget>>>,
-    pub(super) cluster_budgets: Option<Api<DeserializeGuard<Lenient<TransitionBudget>>>>,
-    pub(super) disruption_budgets: Api<DeserializeGuard<PodDisruptionBudget>>,
-    pub(super) services: Api<DeserializeGuard<Service>>,
-    pub(super) drain_policies: Api<DeserializeGuard<Lenient<DrainPolicy>>>,
-    pub(super) default_drain_policy: Option<Api<DeserializeGuard<Lenient<DrainPolicy>>>>,
-    pub(super) providers: Api<DeserializeGuard<TrafficProvider>>,
-    pub(super) agents: Api<DeserializeGuard<Pod>>,
-    pub(super) controller: Api<DeserializeGuard<Deployment>>,
-    pub(super) events: Api<DeserializeGuard<Event>>,
+/// Puts into the snapshot what was read of a row, or notes why it was not.
+pub(super) type Read = Box<dyn FnOnce(&mut Snapshot) -> Result<(), Failure>>;
+
+/// Reads of all rows that are to be made.
+pub(super) fn reads<'a>(client: &'a Client, scope: &'a Scope) -> Vec<LocalBoxFuture<'a, Read>> {
+    let mut reads = Reads { client, scope, all: Vec::new() };
+    each(&mut reads);
+    reads.all
 }
 
-impl Apis {
-    /// `counted`: whose pods and places count, which may be more than those that are looked at.
-    pub(super) fn new(client: &Client, scope: &Scope, counted: &Scope) -> Self {
-        Self {
-            objects: registry::resources().map(|(_, resource)| (resource, untyped(client, resource, scope))).collect(),
-            pods: typed(client, counted),
-            transitions: Api::all(client.clone()),
-            ledgers: typed(client, counted),
-            rules: typed(client, scope),
-            budgets: typed(client, scope),
-            cluster_budgets: scope.besides_system().map(|system| typed(client, &system)),
-            disruption_budgets: typed(client, scope),
-            services: typed(client, scope),
-            drain_policies: typed(client, scope),
-            default_drain_policy: scope.besides_system().map(|system| typed(client, &system)),
-            providers: Api::all(client.clone()),
-            agents: typed(client, &Scope::system()),
-            controller: typed(client, &Scope::system()),
-            events: typed(client, scope),
+struct Reads<'a> {
+    client: &'a Client,
+    scope: &'a Scope,
+    all: Vec<LocalBoxFuture<'a, Read>>,
+}
+
+impl Visit for Reads<'_> {
+    fn visit<R: Input>(&mut self) {
+        if R::REACH != Reach::Apart {
+            self.all.push(read::<R>(self.client, self.scope).boxed_local());
         }
     }
 }
 
-fn typed<K>(client: &Client, scope: &Scope) -> Api<DeserializeGuard<K>>
-where
-    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
-{
-    match scope {
-        Scope::All => Api::all(client.clone()),
-        Scope::Namespace(namespace) => Api::namespaced(client.clone(), namespace),
-    }
-}
-
-fn untyped(client: &Client, resource: &kind::Resource, scope: &Scope) -> Api<DeserializeGuard<DynamicObject>> {
-    let kind = api_resource(resource);
-    match scope {
-        Scope::All => Api::all_with(client.clone(), &kind),
-        Scope::Namespace(namespace) => Api::namespaced_with(client.clone(), namespace, &kind),
-    }
-}
-
-pub(super) fn our_events() -> ListParams {
-    ListParams::default().fields(&format!("reportingController={}", names::CONTROLLER))
-}
-
-pub(super) fn only_controller() -> ListParams {
-    ListParams::default().fields(&format!("metadata.name={}", names::CONTROLLER))
-}
-
-/// By name, so that a role that names it is enough.
-pub(super) fn only_default() -> ListParams {
-    ListParams::default().fields(&format!("metadata.name={DEFAULT}"))
-}
-
-pub(super) fn no_prefetches() -> ListParams {
-    ListParams::default().labels(names::OTHER_PODS)
-}
-
-pub(super) fn agents_label() -> String {
-    format!("{}={}", names::APP_LABEL, names::AGENT)
+async fn read<R: Input>(client: &Client, scope: &Scope) -> Read {
+    let (own, besides) = futures::join!(list_row::<R>(client, scope), async {
+        let system = R::SYSTEM.filter(|_| scope.besides_system().is_some())?;
+        let api = R::api(client, Some(names::SYSTEM_NAMESPACE));
+        Some((list(system.what, &api, system.select.list(), R::view()).await, system))
+    });
+    Box::new(move |snapshot: &mut Snapshot| {
+        let own = match own {
+            Err(Failure::NotServed { .. }) if R::PART == NodeTransitions::PART => Err(Failure::NotInstalled),
+            other => other,
+        };
+        let mut views = optional(R::PART, own, &mut snapshot.unread)?.unwrap_or_default();
+        if let Some((besides, system)) = besides {
+            let besides = optional(Some(system.part), besides, &mut snapshot.unread)?;
+            views.extend(besides.into_iter().flatten().filter(|view| (system.counts)(view)));
+        }
+        R::put(&mut snapshot.cluster, views);
+        Ok(())
+    })
 }
