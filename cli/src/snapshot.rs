@@ -14,6 +14,7 @@ use hitless_rollout::guard::Guards;
 use hitless_rollout::kuperator::{self, Kuperator};
 use hitless_rollout::round::{Explanation, explain};
 use hitless_rollout::snapshot::{LeftOut, Snapshot as Cluster, Unread as NamespaceUnread};
+use hitless_store::inputs::Part;
 use hitless_workloads::interest::Interest;
 use hitless_workloads::requests::operation_job::OPERATION_JOB;
 use hitless_workloads::{Component, Holder, Installed, Object, Placement, Resource, large, registry};
@@ -23,7 +24,7 @@ use kube::api::DynamicObject;
 use serde_json::Value;
 
 pub(crate) use controller::{Controller, ControllerView};
-pub(crate) use unread::{Part, Unread};
+pub(crate) use unread::{AGENTS, CONTROLLER, ELSEWHERE, EVENTS, Unread, WORKLOADS};
 
 /// One picture of the cluster, or of one namespace and what is not in any.
 #[derive(Clone, Debug, Default)]
@@ -78,7 +79,7 @@ impl Snapshot {
     /// As the controller's decision takes it at that time from somebody who does not lead.
     pub(crate) fn observed(&self, now: Timestamp) -> Cluster {
         let mut cluster = self.cluster.clone();
-        cluster.unknown.modes |= self.unread.keys().any(|part| part.matters_to_modes());
+        cluster.unknown.modes |= self.unread.keys().any(|part| part.tells_modes);
         cluster.guards.clone_from(&self.guards);
         let full = Interest::full_of(&cluster.objects).into_iter();
         cluster.left_out.extend(full.map(|name| (name, LeftOut { unread: NamespaceUnread::TooMuch, since: now })));
@@ -137,6 +138,11 @@ impl Snapshot {
             _ => format!("{} has opted in, but {why}", names.join("")),
         };
         names.into_iter().map(note).collect()
+    }
+
+    /// Whether it could not be read.
+    pub(crate) fn lacks(&self, part: Option<Part>) -> bool {
+        part.is_some_and(|part| self.unread.contains_key(&part))
     }
 
     /// Everything that could be in the way of a pod was read.

@@ -1,33 +1,37 @@
 //! Reads the cluster: once, with an error for everything that has to be read and can't be, or live.
 
-mod apis;
 mod lists;
 mod live;
 mod namespace;
+mod rows;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use futures::future::try_join_all;
+use futures::future::{join_all, try_join_all};
 
 use hitless_api::names;
 use hitless_api::pod::PodView;
 use hitless_rollout::guard::Guards;
 use hitless_rollout::kuperator::{self, Kuperator, LeaseView};
-use hitless_rollout::snapshot::{LedgerView, NodeTransitionView, Snapshot as Cluster, Unknown, agents};
+use hitless_rollout::snapshot::{Unknown, agents};
 use hitless_runtime::admission;
-use hitless_workloads::Placement;
+use hitless_store::api_resource;
+use hitless_store::inputs::rows::{Ledgers, Nodes, Pods, Providers, Services};
+use hitless_store::inputs::{Input, Select, namespaced};
+use hitless_workloads::{Placement, kind, registry};
 use jiff::Timestamp;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
-use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::events::v1::Event;
 use kube::api::{ApiResource, DynamicObject, ListParams};
+use kube::core::DeserializeGuard;
 use kube::{Api, Client};
 
 use crate::failure::Failure;
-use crate::snapshot::{ControllerView, EventView, Part, Snapshot, Unread};
-use apis::{Apis, agents_label, no_prefetches, only_controller, only_default, our_events};
-use lists::{besides, by, list, nodes, objects, optional, pod, prefetch, view};
+use crate::snapshot::{AGENTS, CONTROLLER, ControllerView, ELSEWHERE, EVENTS, EventView, Snapshot, Unread, WORKLOADS};
+use lists::{list, nodes, objects, optional};
 pub(crate) use live::Live;
 pub(crate) use namespace::namespace_exists;
 
@@ -71,103 +75,80 @@ pub(crate) async fn read(client: &Client, scope: &Scope) -> Result<Snapshot, Fai
 }
 
 async fn read_all(client: &Client, scope: &Scope) -> Result<Snapshot, Failure> {
-    let apis = Apis::new(client, scope, scope);
-    let all = ListParams::default;
-    let objects = apis.objects.iter().enumerate().map(|(index, (resource, api))| async move {
-        match objects(resource, api).await {
+    let resources = registry::resources().enumerate().map(|(index, (_, resource))| async move {
+        match objects(resource, &workloads(client, resource, scope)).await {
             // Somebody may read Deployments and no other workloads.
             Err(Failure::Forbidden { message, .. }) if index > 0 => {
-                Ok((Vec::new(), Some((resource.plural, Some(message)))))
+                Ok::<_, Failure>((Vec::new(), Some((resource.plural, Some(message)))))
             }
             other => Ok(other?.map_or((Vec::new(), Some((resource.plural, None))), |objects| (objects, None))),
         }
     });
-    let (objects, pods, prefetches) = futures::try_join!(
-        try_join_all(objects),
-        list("list pods", &apis.pods, no_prefetches(), pod),
-        list("list pods that fetch images", &apis.pods, all().labels(names::PREFETCH_PODS), prefetch),
-    )?;
-    let transitions = match list("list NodeTransitions", &apis.transitions, all(), view::<_, NodeTransitionView>).await
-    {
-        Err(Failure::NotServed { .. }) => return Err(Failure::NotInstalled),
-        other => other,
-    };
-    let (ledgers, rules, budgets, cluster_budgets, disruption_budgets) = futures::join!(
-        list("list TransitionLedgers", &apis.ledgers, all(), LedgerView::of),
-        list("list PodTransitionRules", &apis.rules, all(), view),
-        list("list TransitionBudgets", &apis.budgets, all(), view),
-        besides(
-            "list TransitionBudgets in hitless-system",
-            apis.cluster_budgets.as_ref(),
-            all(),
-            view::<_, hitless_gate::Budget>
-        ),
-        list("list PodDisruptionBudgets", &apis.disruption_budgets, all(), view),
-    );
-    let (services, policies, default_policy, providers, agents, controller, events, nodes) = futures::join!(
-        list("list Services", &apis.services, all(), |service| Some((&service).into())),
-        list("list DrainPolicies", &apis.drain_policies, all(), view),
-        besides("get DrainPolicy default in hitless-system", apis.default_drain_policy.as_ref(), only_default(), view),
-        list("list TrafficProviders", &apis.providers, all(), view),
-        list("list pods in hitless-system", &apis.agents, all().labels(&agents_label()), pod),
-        list("get the controller's Deployment", &apis.controller, only_controller(), ControllerView::of),
-        list("list Events", &apis.events, our_events(), EventView::of),
+    let (namespace, system) = (scope.namespace(), Some(names::SYSTEM_NAMESPACE));
+    let (pods, deployments) = (Pods::api(client, system), namespaced::<Deployment>(client, system));
+    let events = namespaced::<Event>(client, namespace.as_deref());
+    let (objects, rows, agents, controller, events, nodes) = futures::join!(
+        try_join_all(resources),
+        join_all(rows::reads(client, scope)),
+        list("list pods in hitless-system", &pods, agents_pods(), Pods::view()),
+        list("get the controller's Deployment", &deployments, only_controller(), ControllerView::of),
+        list("list Events", &events, our_events(), EventView::of),
         nodes(client),
     );
-    let mut unread = BTreeMap::new();
-    let (objects, unlisted): (Vec<_>, Vec<_>) = objects.into_iter().unzip();
+    let mut snapshot = Snapshot { namespace, ..Snapshot::default() };
+    let (objects, unlisted): (Vec<_>, Vec<_>) = objects?.into_iter().unzip();
+    for read in rows {
+        read(&mut snapshot)?;
+    }
+    let unread = &mut snapshot.unread;
     let (unlisted, forbidden): (Vec<&str>, Vec<Option<String>>) = unlisted.into_iter().flatten().unzip();
-    unread.extend(forbidden.into_iter().flatten().next().map(|message| (Part::Workloads, Unread::Refused(message))));
-    let mut cluster = Cluster {
-        pods,
-        prefetches,
-        node_transitions: by(optional(Part::Transitions, transitions, &mut unread)?, |each| &each.node),
-        ledgers: by(optional(Part::Ledgers, ledgers, &mut unread)?, |each| &each.namespace),
-        rules: optional(Part::Rules, rules, &mut unread)?.unwrap_or_default(),
-        budgets: optional(Part::Budgets, budgets, &mut unread)?.unwrap_or_default(),
-        disruption_budgets: optional(Part::DisruptionBudgets, disruption_budgets, &mut unread)?.unwrap_or_default(),
-        services: optional(Part::Services, services, &mut unread)?.unwrap_or_default(),
-        drain_policies: optional(Part::DrainPolicies, policies, &mut unread)?.unwrap_or_default(),
-        providers: optional(Part::TrafficProviders, providers, &mut unread)?.unwrap_or_default(),
-        nodes: by(optional(Part::Nodes, nodes, &mut unread)?, |each| &each.name),
-        ..Cluster::default()
-    };
-    cluster.drain_policies.extend(optional(Part::DefaultDrainPolicy, default_policy, &mut unread)?.unwrap_or_default());
-    let controllers = optional(Part::Controller, controller, &mut unread)?;
-    let (kuperator, guards, placement) = futures::join!(kuperator(client), guards(client), placement(client));
-    let cluster_budgets = optional(Part::ClusterBudgets, cluster_budgets, &mut unread)?.unwrap_or_default();
-    cluster.budgets.extend(cluster_budgets.into_iter().filter(|budget| budget.is_cluster_wide()));
-    let events = optional(Part::Events, events, &mut unread)?.unwrap_or_default();
-    let agents = optional(Part::Agents, agents, &mut unread)?.unwrap_or_default();
-    let snapshot = Snapshot {
-        cluster,
-        unlisted,
-        namespace: scope.namespace(),
-        events,
-        kuperator,
-        guards,
-        placement,
-        unread,
-        ..Snapshot::default()
-    };
-    let mut snapshot = snapshot.with_controller(controllers.as_deref());
-    snapshot = snapshot.with_objects(objects.concat());
+    unread.extend(forbidden.into_iter().flatten().next().map(|message| (WORKLOADS, Unread::Refused(message))));
+    Nodes::put(&mut snapshot.cluster, optional(Nodes::PART, nodes, unread)?.unwrap_or_default());
+    let controllers = optional(Some(CONTROLLER), controller, unread)?;
+    snapshot.events = optional(Some(EVENTS), events, unread)?.unwrap_or_default();
+    let agents = optional(Some(AGENTS), agents, unread)?.unwrap_or_default();
+    snapshot.unlisted = unlisted;
+    (snapshot.kuperator, snapshot.guards, snapshot.placement) =
+        futures::join!(kuperator(client), guards(client), placement(client));
+    snapshot = snapshot.with_controller(controllers.as_deref()).with_objects(objects.concat());
     let mut reads_all = matches!(scope, Scope::All);
     if snapshot.counts_cluster_wide() && scope.besides_system().is_some() {
-        let apis = Apis::new(client, scope, &Scope::All);
         let everything = async {
+            let (pods, ledgers) = (Pods::api(client, None), Ledgers::api(client, None));
             futures::try_join!(
-                list("list pods in all namespaces", &apis.pods, no_prefetches(), pod),
-                list("list TransitionLedgers in all namespaces", &apis.ledgers, all(), LedgerView::of),
+                list("list pods in all namespaces", &pods, Pods::SELECT.list(), Pods::view()),
+                list("list TransitionLedgers in all namespaces", &ledgers, Ledgers::SELECT.list(), Ledgers::view()),
             )
         };
-        if let Some((pods, ledgers)) = optional(Part::Elsewhere, everything.await, &mut snapshot.unread)? {
-            (snapshot.cluster.pods, snapshot.cluster.ledgers) = (pods, by(Some(ledgers), |each| &each.namespace));
+        if let Some((pods, ledgers)) = optional(Some(ELSEWHERE), everything.await, &mut snapshot.unread)? {
+            Pods::put(&mut snapshot.cluster, pods);
+            Ledgers::put(&mut snapshot.cluster, ledgers);
             reads_all = true;
         }
     }
     complete(&mut snapshot, &agents, reads_all);
     Ok(snapshot)
+}
+
+/// The interface of a resource of workloads' kinds.
+fn workloads(client: &Client, resource: &kind::Resource, scope: &Scope) -> Api<DeserializeGuard<DynamicObject>> {
+    let kind = api_resource(resource);
+    match scope {
+        Scope::All => Api::all_with(client.clone(), &kind),
+        Scope::Namespace(namespace) => Api::namespaced_with(client.clone(), namespace, &kind),
+    }
+}
+
+fn our_events() -> ListParams {
+    ListParams::default().fields(&format!("reportingController={}", names::CONTROLLER))
+}
+
+fn only_controller() -> ListParams {
+    Select::Named(names::CONTROLLER).list()
+}
+
+fn agents_pods() -> ListParams {
+    ListParams::default().labels(&format!("{}={}", names::APP_LABEL, names::AGENT))
 }
 
 /// KusionStack's own manager, if it is there and the user may see it: few may read what it is seen by, and it is in few clusters, so
@@ -204,18 +185,16 @@ pub(crate) async fn placement(client: &Client) -> Placement {
 
 /// Adds what follows from what was read: which nodes have an agent, and what is not known.
 fn complete(snapshot: &mut Snapshot, pods: &[Arc<PodView>], reads_all: bool) {
-    let Snapshot { cluster, namespace, unread, placement, .. } = snapshot;
-    let all = std::mem::take(&mut cluster.pods);
-    *cluster = std::mem::take(cluster).with_pods(all);
-    cluster.unknown = Unknown {
-        nodes: unread.contains_key(&Part::Nodes),
-        agents: unread.contains_key(&Part::Agents),
-        images: unread.contains_key(&Part::Nodes) || cluster.nodes.len() > FEW_NODES,
+    snapshot.cluster.unknown = Unknown {
+        nodes: snapshot.lacks(Nodes::PART),
+        agents: snapshot.lacks(Some(AGENTS)),
+        images: snapshot.lacks(Nodes::PART) || snapshot.cluster.nodes.len() > FEW_NODES,
         modes: false,
         companions: false,
-        pools: unread.contains_key(&Part::Services) || unread.contains_key(&Part::TrafficProviders),
-        outside: namespace.clone().filter(|_| !reads_all),
+        pools: snapshot.lacks(Services::PART) || snapshot.lacks(Providers::PART),
+        outside: snapshot.namespace.clone().filter(|_| !reads_all),
     };
+    let Snapshot { cluster, placement, .. } = snapshot;
     let nodes: Vec<&str> = if cluster.unknown.nodes {
         cluster.pods.iter().filter_map(|pod| pod.node.as_deref()).collect()
     } else {
@@ -229,19 +208,20 @@ fn complete(snapshot: &mut Snapshot, pods: &[Arc<PodView>], reads_all: bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hitless_store::inputs::rows::{Budgets, Rules};
 
     #[test]
     fn what_may_not_be_read_is_noted_and_what_is_broken_is_not_hidden() {
         let mut unread = BTreeMap::new();
         let forbidden = Failure::Forbidden { what: "list nodes".into(), message: "nodes is forbidden".into() };
-        assert!(optional::<()>(Part::Nodes, Err(forbidden), &mut unread).unwrap().is_none());
+        assert!(optional::<()>(Nodes::PART, Err(forbidden), &mut unread).unwrap().is_none());
         let refused = Failure::Api { what: "list".into(), message: "no".into() };
-        assert!(optional::<()>(Part::Budgets, Err(refused), &mut unread).unwrap().is_none());
+        assert!(optional::<()>(Budgets::PART, Err(refused), &mut unread).unwrap().is_none());
         let unknown = Failure::NotServed { what: "list".into() };
-        assert!(optional::<()>(Part::Rules, Err(unknown), &mut unread).unwrap().is_none());
-        assert_eq!(unread.remove(&Part::Rules), Some(Unread::NotInstalled));
+        assert!(optional::<()>(Rules::PART, Err(unknown), &mut unread).unwrap().is_none());
+        assert_eq!(unread.remove(&Rules::PART.unwrap()), Some(Unread::NotInstalled));
         let away = Failure::Unreachable("connection refused".into());
-        assert!(optional::<()>(Part::Agents, Err(away), &mut unread).is_err());
+        assert!(optional::<()>(Some(AGENTS), Err(away), &mut unread).is_err());
         let mut snapshot = Snapshot { unread, ..Snapshot::default() };
         assert_eq!(
             snapshot.notes(),
@@ -251,9 +231,9 @@ mod tests {
             ]
         );
         assert!(!snapshot.sees_what_is_in_the_way());
-        snapshot.unread.remove(&Part::Budgets);
+        snapshot.unread.remove(&Budgets::PART.unwrap());
         assert_eq!(snapshot.notes(), ["nodes not read: nodes is forbidden; zones are not known"]);
-        snapshot.unread = BTreeMap::from([(Part::Events, Unread::Refused("forbidden".to_owned()))]);
+        snapshot.unread = BTreeMap::from([(EVENTS, Unread::Refused("forbidden".to_owned()))]);
         assert!(snapshot.sees_what_is_in_the_way(), "nothing that decides is missing");
     }
 

@@ -281,7 +281,7 @@ impl Controller {
                 let pod = pod.filter(|pod| pod.metadata.uid.as_ref() == Some(&read.pod.uid));
                 let Some(pod) = pod else { return Some(Evidence::Gone) };
                 let ready = hitless_api::pod::PodView::from(&pod).ready();
-                self.caches.pods.put(pod);
+                self.caches.inputs.pods.put(pod);
                 Some(if ready { Evidence::Ready } else { Evidence::NotReady })
             }
             Ok(Err(error)) => {

@@ -2,45 +2,32 @@
 
 mod known_pods;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
-use hitless_api::large::outline_of_pod;
-use hitless_api::names::{self, AGENT, OTHER_PODS, PREFETCH_PODS};
-use hitless_api::pod::PodView;
-use hitless_api::{
-    DrainPolicy, GroupKind, Lenient, NodeTransition, ObjectRef, PodTransitionRule, TrafficProvider, TransitionBudget,
-    TransitionLedger,
-};
-use hitless_gate::{Budget, DisruptionBudget};
+use hitless_api::{GroupKind, ObjectRef, TransitionLedger, names};
 use hitless_rollout::kuperator::{self, Kuperator, LeaseView};
-use hitless_rollout::mode::{PolicyView, ServiceView};
-use hitless_rollout::pools::ProviderView;
-use hitless_rollout::prefetch::{NamePool, PrefetchView};
+use hitless_rollout::snapshot::{Namespaces, Snapshot};
 use hitless_runtime::readiness::Readiness;
 use hitless_runtime::shutdown::BoxError;
 use hitless_runtime::watch::{self, Cache, Definition, Listing, Outline, Selection, Source};
 use hitless_runtime::write::{WriteError, Writes};
-use hitless_store::api_resource;
+use hitless_store::inputs::rows::Pods;
+use hitless_store::inputs::{Input, Inputs, Select, Visit, each};
+use hitless_store::{Cached, Empty, api_resource};
 use hitless_workloads::interest::Interest;
 use hitless_workloads::{Component, Holder, Installed, KINDS, Kind, Object, REQUESTS, Resource, large, registry};
 use jiff::Timestamp;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Node, Pod, Service};
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::api::DynamicObject;
 use kube::{Api, Client};
 use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use hitless_rollout::snapshot::{
-    BindingView, LedgerView, Namespaces, NodeTransitionView, NodeView, RuleView, Snapshot,
-};
 use known_pods::KnownPods;
 pub(crate) use known_pods::UnreadPods;
 
@@ -55,18 +42,7 @@ const READS_AT_A_TIME: usize = 16;
 #[derive(Clone)]
 pub struct Caches {
     pub(crate) objects: Arc<[Objects]>,
-    pub(crate) pods: Cache<Pod, PodView>,
-    pub(crate) prefetches: Cache<Pod, PrefetchView>,
-    pub(crate) nodes: Cache<Node, NodeView>,
-    pub(crate) node_transitions: Cache<NodeTransition, NodeTransitionView>,
-    pub(crate) ledgers: Cache<TransitionLedger, LedgerView>,
-    pub(crate) bindings: Cache<RoleBinding, BindingView>,
-    pub(crate) rules: Cache<Lenient<PodTransitionRule>, RuleView>,
-    pub(crate) budgets: Cache<Lenient<TransitionBudget>, Budget>,
-    pub(crate) disruption_budgets: Cache<PodDisruptionBudget, DisruptionBudget>,
-    pub(crate) services: Cache<Service, ServiceView>,
-    pub(crate) drain_policies: Cache<Lenient<DrainPolicy>, PolicyView>,
-    pub(crate) providers: Cache<TrafficProvider, ProviderView>,
+    pub(crate) inputs: Arc<Inputs<Cached>>,
     interest: Arc<Mutex<Interest>>,
     known_pods: Arc<KnownPods>,
     installed: Arc<Installed>,
@@ -129,6 +105,9 @@ impl Caches {
     ) -> Self {
         let interest = Arc::new(Mutex::new(Interest::default()));
         let known_pods = Arc::new(KnownPods::default());
+        let known = Arc::clone(&known_pods);
+        let mut empty = Empty { wake, metrics };
+        let pods = empty.viewing::<Pods>(move |pod| known.view(&pod));
         Self {
             installed: Arc::default(),
             kuperator: KuperatorCaches::new(wake, metrics),
@@ -145,105 +124,45 @@ impl Caches {
                     Objects { resource, cache }
                 })
                 .collect(),
-            pods: {
-                let known = Arc::clone(&known_pods);
-                Cache::outlining(
-                    "Pod",
-                    move |pod| known.view(&pod),
-                    Some(outline_of_pod),
-                    wake.clone(),
-                    metrics.clone(),
-                )
-            },
+            inputs: Arc::new(Inputs::<Cached> { pods, ..Inputs::new(&mut empty) }),
             interest,
             known_pods,
-            prefetches: {
-                let view = |pod| PrefetchView::of(&pod);
-                Cache::outlining("prefetch Pod", view, Some(outline_of_pod), wake.clone(), metrics.clone())
-            },
-            nodes: {
-                let names = Mutex::new(NamePool::default());
-                let view = move |node| {
-                    // A panic while it was locked leaves a pool that is as good as any.
-                    let mut names = names.lock().unwrap_or_else(PoisonError::into_inner);
-                    Some(NodeView::of(&node, &mut names))
-                };
-                Cache::new("Node", view, wake.clone(), metrics.clone())
-            },
-            node_transitions: Cache::new(
-                "NodeTransition",
-                |each| Some(NodeTransitionView::from(each)),
-                wake.clone(),
-                metrics.clone(),
-            ),
-            ledgers: Cache::new("TransitionLedger", LedgerView::of, wake.clone(), metrics.clone()),
-            bindings: Cache::new("RoleBinding", |each| BindingView::of(&each), wake.clone(), metrics.clone()),
-            rules: Cache::new("PodTransitionRule", |rule| Some(RuleView::from(rule)), wake.clone(), metrics.clone()),
-            budgets: Cache::new("TransitionBudget", |each| Some(Budget::from(each)), wake.clone(), metrics.clone()),
-            disruption_budgets: Cache::new(
-                "PodDisruptionBudget",
-                |each| Some(DisruptionBudget::from(each)),
-                wake.clone(),
-                metrics.clone(),
-            ),
-            services: Cache::new("Service", |each| Some(ServiceView::from(&each)), wake.clone(), metrics.clone()),
-            providers: Cache::new(
-                "TrafficProvider",
-                |each| Some(ProviderView::from(each)),
-                wake.clone(),
-                metrics.clone(),
-            ),
-            drain_policies: Cache::new(
-                "DrainPolicy",
-                |each| Some(PolicyView::from(each)),
-                wake.clone(),
-                metrics.clone(),
-            ),
         }
     }
 
     /// The tasks that fill them.
     #[must_use]
     pub fn watches(&self, client: &Client, readiness: &Readiness, token: &CancellationToken) -> Vec<Watch> {
-        let start = Start { readiness, token };
-        let all = || Selection::all(PAGED);
-        // RBAC knows objects of one name, in all namespaces, as a right to that name.
-        let named = |name: &str| Selection::fields(format!("metadata.name={name}"), PAGED);
+        let start = Start { client, readiness, token };
         let objects = self.objects.iter().map(|Objects { resource, cache }| {
             let api = Api::all_with(client.clone(), &api_resource(resource));
             if resource.optional {
-                start.watch_optional(resource, client.clone(), api, cache)
+                start.watch_optional(resource, api, cache)
             } else {
                 start.watch(resource.plural, api, Selection::all(LONG), cache)
             }
         });
-        let others = [
-            start.watch("pods", Api::all(client.clone()), Selection::labels(OTHER_PODS, PAGED), &self.pods),
-            start.watch(
-                "prefetch pods",
-                Api::all(client.clone()),
-                Selection::labels(PREFETCH_PODS, PAGED),
-                &self.prefetches,
-            ),
-            start.watch("nodes", Api::all(client.clone()), all(), &self.nodes),
-            start.watch("nodetransitions", Api::all(client.clone()), all(), &self.node_transitions),
-            start.watch("transitionledgers", Api::all(client.clone()), all(), &self.ledgers),
-            start.watch("rolebindings", Api::all(client.clone()), named(AGENT), &self.bindings),
-            start.watch("podtransitionrules", Api::all(client.clone()), all(), &self.rules),
-            start.watch("transitionbudgets", Api::all(client.clone()), all(), &self.budgets),
-            start.watch("poddisruptionbudgets", Api::all(client.clone()), all(), &self.disruption_budgets),
-            start.watch("services", Api::all(client.clone()), all(), &self.services),
-            start.watch("trafficproviders", Api::all(client.clone()), all(), &self.providers),
-            start.watch("drainpolicies", Api::all(client.clone()), all(), &self.drain_policies),
-        ];
-        let mut watches: Vec<Watch> = objects.chain(others).collect();
+        let mut inputs = WatchInputs { start: &start, inputs: &self.inputs, watches: objects.collect() };
+        each(&mut inputs);
+        let WatchInputs { mut watches, .. } = inputs;
         if self.looks_for_kuperator() {
             let [mutating, validating] = kuperator::WEBHOOKS;
             let KuperatorCaches { leases, mutating: first, validating: second } = &self.kuperator;
+            let named = |name| Select::Named(name).watch(PAGED);
             watches.extend([
-                start.watch("leases", Api::all(client.clone()), named(kuperator::LEASE), leases),
-                start.watch("mutating webhooks", Api::all(client.clone()), named(mutating), first),
-                start.watch("validating webhooks", Api::all(client.clone()), named(validating), second),
+                start.watch("leases", Api::<Lease>::all(client.clone()), named(kuperator::LEASE), leases),
+                start.watch(
+                    "mutating webhooks",
+                    Api::<MutatingWebhookConfiguration>::all(client.clone()),
+                    named(mutating),
+                    first,
+                ),
+                start.watch(
+                    "validating webhooks",
+                    Api::<ValidatingWebhookConfiguration>::all(client.clone()),
+                    named(validating),
+                    second,
+                ),
             ]);
         }
         watches
@@ -264,7 +183,7 @@ impl Caches {
     /// Newest resourceVersion of a NodeTransition that was read.
     #[must_use]
     pub fn newest(&self) -> u64 {
-        self.node_transitions.newest()
+        self.inputs.node_transitions.newest()
     }
 
     /// Whether every cache has been filled once. One of an optional resource need not be, as long as its definition is not there or its
@@ -272,18 +191,7 @@ impl Caches {
     #[must_use]
     pub fn synced(&self) -> bool {
         self.objects.iter().all(|objects| objects.cache.synced() || objects.cache.unreadable())
-            && self.pods.synced()
-            && self.prefetches.synced()
-            && self.nodes.synced()
-            && self.node_transitions.synced()
-            && self.ledgers.synced()
-            && self.bindings.synced()
-            && self.rules.synced()
-            && self.budgets.synced()
-            && self.disruption_budgets.synced()
-            && self.services.synced()
-            && self.drain_policies.synced()
-            && self.providers.synced()
+            && self.inputs.synced()
             && (!self.looks_for_kuperator() || self.kuperator.synced())
     }
 
@@ -300,7 +208,7 @@ impl Caches {
         // What its pods have reached says nothing while one of them may still be brought back.
         let ledgers: Api<TransitionLedger> = Api::namespaced(client.clone(), &workload.namespace);
         if let Some(ledger) = Writes::read(ledgers.get_opt(names::LEDGER)).await? {
-            self.ledgers.put(ledger);
+            self.inputs.ledgers.put(ledger);
         }
         Ok(())
     }
@@ -331,7 +239,7 @@ impl Caches {
         named: &BTreeSet<String>,
         wake: &Arc<Notify>,
     ) -> UnreadPods {
-        self.known_pods.unread(client, &self.pods, wanted, named, wake)
+        self.known_pods.unread(client, &self.inputs.pods, wanted, named, wake)
     }
 
     /// Workloads of kinds of which some resource can't be listed: without a part of their objects nothing may be decided about them.
@@ -357,60 +265,61 @@ impl Caches {
         self.interest.lock().unwrap_or_else(PoisonError::into_inner).keep_only(&all);
         let unreadable = self.unreadable();
         let is_readable = |object: &Arc<Object>| !unreadable.contains(&object.id.group_kind);
-        Snapshot {
-            objects: all.into_iter().filter(is_readable).collect(),
-            prefetches: self.prefetches.values(),
-            nodes: by_name(&self.nodes),
-            node_transitions: by_name(&self.node_transitions),
-            ledgers: self.ledgers.values().into_iter().map(|ledger| (ledger.namespace.clone(), ledger)).collect(),
-            bindings: self.bindings.values().into_iter().map(|each| (each.namespace.clone(), each)).collect(),
-            rules: self.rules.values(),
-            budgets: self.budgets.values(),
-            disruption_budgets: self.disruption_budgets.values(),
-            services: self.services.values(),
-            drain_policies: self.drain_policies.values(),
-            providers: self.providers.values(),
-            unreadable,
-            ..Snapshot::default()
-        }
-        .with_pods(self.pods.values())
-        .leaving_alone(&self.installed, self.kuperator(now))
+        let objects = all.into_iter().filter(is_readable).collect();
+        Snapshot { objects, unreadable, ..self.inputs.snapshot() }.leaving_alone(&self.installed, self.kuperator(now))
     }
 }
 
 struct Start<'a> {
+    client: &'a Client,
     readiness: &'a Readiness,
     token: &'a CancellationToken,
 }
 
 impl Start<'_> {
-    fn watch<K, T>(&self, name: &'static str, api: Api<K>, selection: Selection, cache: &Cache<K, T>) -> Watch
+    fn watch<K, T>(
+        &self,
+        name: &'static str,
+        source: impl Into<Source>,
+        selection: Selection,
+        cache: &Cache<K, T>,
+    ) -> Watch
     where
         K: kube::Resource + DeserializeOwned + Send + Sync + 'static,
         T: PartialEq + Send + Sync + 'static,
     {
         let guard = self.readiness.guard(format!("{name} listed"));
-        let run = watch::run(api, selection, cache.clone(), guard, self.token.clone());
+        let run = watch::run(source.into(), selection, cache.clone(), guard, self.token.clone());
         (name, Box::pin(async move { run.await.map_err(Into::into) }))
     }
 
     fn watch_optional(
         &self,
         resource: &Resource,
-        client: Client,
         api: Api<DynamicObject>,
         cache: &Cache<DynamicObject, Object>,
     ) -> Watch {
         let name = resource.plural;
         let definition = Definition { name: resource.definition(), version: resource.version.to_owned() };
         let (guard, selection) = (self.readiness.guard(format!("{name} listed")), Selection::all(LONG));
-        let run = watch::run_optional(client, definition, api, selection, cache.clone(), guard, self.token.clone());
+        let (client, cache, token) = (self.client.clone(), cache.clone(), self.token.clone());
+        let run = watch::run_optional(client, definition, api, selection, cache, guard, token);
         (name, Box::pin(async move { run.await.map_err(Into::into) }))
     }
 }
 
-fn by_name<K, T>(cache: &Cache<K, T>) -> BTreeMap<String, Arc<T>> {
-    cache.snapshot().into_iter().map(|(key, value)| (key.name, value)).collect()
+/// Watches each of the inputs.
+struct WatchInputs<'a> {
+    start: &'a Start<'a>,
+    inputs: &'a Inputs<Cached>,
+    watches: Vec<Watch>,
+}
+
+impl Visit for WatchInputs<'_> {
+    fn visit<R: Input>(&mut self) {
+        let api = R::api(self.start.client, None);
+        self.watches.push(self.start.watch(R::PLURAL, api, R::SELECT.watch(PAGED), R::of(self.inputs)));
+    }
 }
 
 /// Reads an object afresh; says whether it is there.

@@ -106,24 +106,25 @@ impl Writer {
                 self.writes.send("transitionledgers", api.patch(name, &patching(), &patch)).await?
             }
         };
-        self.caches.ledgers.put(stored);
+        self.caches.inputs.ledgers.put(stored);
         Ok(())
     }
 
     async fn role_binding(&self, write: &RoleBindingWrite) -> Result<(), WriteError> {
-        let made = || self.caches.ledgers.get(&write.namespace, names::LEDGER).map(|ledger| ledger.version.uid.clone());
+        let made =
+            || self.caches.inputs.ledgers.get(&write.namespace, names::LEDGER).map(|ledger| ledger.version.uid.clone());
         let Some(ledger_uid) = write.ledger_uid.clone().or_else(made) else {
             return Err(WriteError::Conflict { message: "the ledger that is to own it is gone".to_owned() });
         };
         let binding = rights::binding(&write.namespace, ledger_uid.clone());
         let api: Api<RoleBinding> = Api::namespaced(self.client.clone(), &write.namespace);
         match self.writes.send("rolebindings", api.create(&creating(), &binding)).await {
-            Ok(stored) => self.caches.bindings.put(stored),
+            Ok(stored) => self.caches.inputs.bindings.put(stored),
             // There is one that the watch has not told of yet, or one by which agents may not operate for this ledger.
             Err(error @ WriteError::Conflict { .. }) => {
                 let there = Writes::read(api.get_opt(names::AGENT)).await?.ok_or(error)?;
                 let serves = BindingView::of(&there).is_some_and(|view| view.serves(&ledger_uid));
-                self.caches.bindings.put(there);
+                self.caches.inputs.bindings.put(there);
                 if !serves {
                     let message = format!(
                         "RoleBinding {} in namespace {} is not owned by its ledger or does not bind the agents to {AGENT_ROLE}: \
@@ -166,7 +167,7 @@ impl Writer {
                 self.writes.send("nodetransitions", api.patch(&write.node, &patching(), &patch)).await?
             }
         };
-        self.caches.node_transitions.put(stored);
+        self.caches.inputs.node_transitions.put(stored);
         Ok(())
     }
 
@@ -191,9 +192,9 @@ impl Writer {
         let target = Target { api, resource: "pods", status: "pods/status" };
         let Some(stored) = send(&self.writes, &target, write).await? else { return Ok(()) };
         if stored.labels().contains_key(labels::PREFETCH) {
-            self.caches.prefetches.put(stored);
+            self.caches.inputs.prefetches.put(stored);
         } else {
-            self.caches.pods.put(stored);
+            self.caches.inputs.pods.put(stored);
         }
         Ok(())
     }
@@ -203,7 +204,7 @@ impl Writer {
         let (params, patch) = (patching(), status(&write.version, &write.status)?.build());
         let request = api.patch_status(&write.name, &params, &patch);
         let stored = self.writes.send("trafficproviders/status", request).await?;
-        self.caches.providers.put(stored);
+        self.caches.inputs.providers.put(stored);
         Ok(())
     }
 
@@ -212,7 +213,7 @@ impl Writer {
         let (params, patch) = (patching(), status(&write.version, &write.status)?.build());
         let request = api.patch_status(&write.name, &params, &patch);
         let stored = self.writes.send("podtransitionrules/status", request).await?;
-        self.caches.rules.put(stored);
+        self.caches.inputs.rules.put(stored);
         Ok(())
     }
 }

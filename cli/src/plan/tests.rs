@@ -1,12 +1,14 @@
 mod helpers;
 mod said;
 
+use hitless_store::inputs::Input as _;
+use hitless_store::inputs::rows::{DrainPolicies, NodeTransitions, Services};
 use serde_json::json;
 
 use super::*;
 use crate::args::{Cli, Command};
 use crate::scene::{pod, rollout, with_budget, with_drain_policy, with_gap, with_rule, with_service};
-use crate::snapshot::{Part, Unread};
+use crate::snapshot::Unread;
 use clap::Parser;
 
 fn now() -> Timestamp {
@@ -227,7 +229,8 @@ fn policies_of_the_namespace_come_before_the_clusters() {
 
 #[test]
 fn what_may_not_be_read_leaves_the_mode_open_and_nothing_else() {
-    for part in [Part::Services, Part::DrainPolicies, Part::DefaultDrainPolicy, Part::Transitions] {
+    let default = DrainPolicies::SYSTEM.map(|system| system.part);
+    for part in [Services::PART, DrainPolicies::PART, default, NodeTransitions::PART].map(Option::unwrap) {
         let mut snapshot = two();
         snapshot.unread.insert(part, Unread::Refused("it is forbidden".to_owned()));
         let report = live(&snapshot, &["web", "--image", "web:v3"]).unwrap();

@@ -1,7 +1,10 @@
-//! What could not be read, and what that means.
+//! What could not be read, and what that means. Words for what rounds look at are in its row ([`hitless_store::inputs::rows`]).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
+
+use hitless_store::inputs::part::{VIEW, VIEW_EVERYWHERE, VIEW_SYSTEM};
+use hitless_store::inputs::rows::Ledgers;
+use hitless_store::inputs::{Input as _, Part, Question};
 
 /// Why something was not read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,11 +28,11 @@ pub(super) fn notes(unread: &BTreeMap<Part, Unread>) -> impl Iterator<Item = Str
 fn refused_note(refused: &[(Part, &str)]) -> Option<String> {
     let (first, message) = refused.first()?;
     if refused.len() == 1 {
-        return Some(format!("{first} not read: {message}; {}", first.consequence()));
+        return Some(format!("{first} not read: {message}; {}", first.consequence));
     }
     let names: Vec<String> = refused.iter().map(|(part, _)| part.to_string()).collect();
     let unknown: BTreeSet<&str> = refused.iter().map(|(part, _)| part.unknown()).collect();
-    let roles: BTreeSet<&str> = refused.iter().map(|(part, _)| part.role()).collect();
+    let roles: BTreeSet<&str> = refused.iter().map(|(part, _)| part.role).collect();
     let list = |words: BTreeSet<&str>| words.into_iter().collect::<Vec<_>>().join(", ");
     Some(format!(
         "{} kinds may not be read ({}): what is not known is {}; ask for {}. The first answer: {message}",
@@ -42,7 +45,7 @@ fn refused_note(refused: &[(Part, &str)]) -> Option<String> {
 
 /// Nobody needs a right to what is not there.
 fn absent_note(absent: &[Part]) -> Option<String> {
-    let names: BTreeSet<String> = absent.iter().map(|part| part.kind().to_string()).collect();
+    let names: BTreeSet<&str> = absent.iter().map(|part| part.kind).collect();
     let (kinds, them) = match names.len() {
         0 => return None,
         1 => ("kind is", "it"),
@@ -54,160 +57,50 @@ fn absent_note(absent: &[Part]) -> Option<String> {
     ))
 }
 
-/// What can be left out if the user may not read it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Part {
-    Workloads,
-    Transitions,
-    Ledgers,
-    Rules,
-    Budgets,
-    ClusterBudgets,
-    DisruptionBudgets,
-    Services,
-    DrainPolicies,
-    DefaultDrainPolicy,
-    TrafficProviders,
-    Elsewhere,
-    Nodes,
-    Agents,
-    Events,
-    Controller,
-}
+/// Kinds of workloads that not everybody may read.
+pub(crate) const WORKLOADS: Part = Part::new(
+    0,
+    "some kinds of workloads",
+    VIEW,
+    Question::Workloads,
+    "what these workloads wish for their pods is not known",
+);
 
-impl Part {
-    pub(super) fn matters_to_modes(self) -> bool {
-        match self {
-            // What agents can do is in the first of them.
-            Self::Transitions | Self::Services | Self::DrainPolicies | Self::DefaultDrainPolicy => true,
-            // What is said without them is said without them of the mode, too.
-            Self::Workloads
-            | Self::Ledgers
-            | Self::Rules
-            | Self::Budgets
-            | Self::ClusterBudgets
-            | Self::DisruptionBudgets
-            | Self::Elsewhere
-            | Self::TrafficProviders
-            | Self::Nodes
-            | Self::Agents
-            | Self::Events
-            | Self::Controller => false,
-        }
-    }
+/// Whose pods a budget of the whole cluster counts.
+pub(crate) const ELSEWHERE: Part = Part {
+    kind: Ledgers::NAME,
+    ..Part::new(
+        110,
+        "pods and TransitionLedgers of other namespaces",
+        VIEW_EVERYWHERE,
+        Question::Rules,
+        "budgets of the whole cluster count the pods of this namespace only",
+    )
+};
 
-    /// Whether something in it could keep a pod from being operated.
-    pub(super) fn may_be_in_the_way(self) -> bool {
-        match self {
-            Self::Transitions
-            | Self::Workloads
-            | Self::Ledgers
-            | Self::Rules
-            | Self::Budgets
-            | Self::ClusterBudgets
-            | Self::DisruptionBudgets
-            | Self::TrafficProviders
-            | Self::Elsewhere
-            | Self::Nodes
-            | Self::Agents => true,
-            // Without them only the mode, or what was said last, is not known.
-            Self::Services | Self::DrainPolicies | Self::DefaultDrainPolicy | Self::Events | Self::Controller => false,
-        }
-    }
+pub(crate) const AGENTS: Part = Part::new(
+    130,
+    "agents (pods of hitless-system)",
+    VIEW_SYSTEM,
+    Question::Agents,
+    "whether the nodes have an agent is not known",
+);
 
-    /// What is not known without it, in a few words.
-    fn unknown(self) -> &'static str {
-        match self {
-            Self::Transitions | Self::Ledgers => "which operations run",
-            Self::Workloads => "what some workloads wish",
-            Self::Rules | Self::Budgets | Self::ClusterBudgets | Self::DisruptionBudgets | Self::Elsewhere => {
-                "which rules are in the way"
-            }
-            Self::Services | Self::DrainPolicies | Self::DefaultDrainPolicy => "which mode pods would get",
-            Self::TrafficProviders => "which load balancers are in the way",
-            Self::Nodes | Self::Agents => "whether nodes have an agent",
-            Self::Events => "what the controller said last",
-            Self::Controller => "whether a controller runs",
-        }
-    }
+pub(crate) const EVENTS: Part =
+    Part::new(140, "Events", VIEW, Question::Events, "what the controller said last is not known");
 
-    /// The part that is all objects of the kind.
-    fn kind(self) -> Self {
-        match self {
-            Self::ClusterBudgets => Self::Budgets,
-            Self::DefaultDrainPolicy => Self::DrainPolicies,
-            Self::Elsewhere => Self::Ledgers,
-            other => other,
-        }
-    }
-
-    /// Who has it may read it. All are in manifests/rbac/people.yaml.
-    fn role(self) -> &'static str {
-        match self {
-            Self::Workloads
-            | Self::Ledgers
-            | Self::Rules
-            | Self::Budgets
-            | Self::DisruptionBudgets
-            | Self::Services
-            | Self::DrainPolicies
-            | Self::Events => "ClusterRole hitless-view",
-            Self::Transitions | Self::TrafficProviders | Self::Elsewhere => {
-                "ClusterRole hitless-view by a ClusterRoleBinding"
-            }
-            Self::ClusterBudgets | Self::DefaultDrainPolicy | Self::Agents | Self::Controller => {
-                "Role hitless-view-system of namespace hitless-system"
-            }
-            Self::Nodes => "ClusterRole hitless-view-cluster",
-        }
-    }
-
-    fn consequence(self) -> &'static str {
-        match self {
-            Self::Transitions => "which operations run, which have failed, and which mode pods would get, is not known",
-            Self::Workloads => "what these workloads wish for their pods is not known",
-            Self::Ledgers => "pods with a place in a budget count as free",
-            Self::Rules => "they are left out of the answer",
-            Self::Budgets | Self::ClusterBudgets | Self::DisruptionBudgets => "they may be in the way all the same",
-            Self::Services | Self::DrainPolicies | Self::DefaultDrainPolicy => "which mode pods would get is not known",
-            Self::TrafficProviders => "load balancers outside of the cluster may be in the way all the same",
-            Self::Elsewhere => "budgets of the whole cluster count the pods of this namespace only",
-            Self::Nodes => "zones are not known",
-            Self::Agents => "whether the nodes have an agent is not known",
-            Self::Events => "what the controller said last is not known",
-            Self::Controller => {
-                "whether a controller runs is not known, and its settings are assumed to be the defaults"
-            }
-        }
-    }
-}
-
-impl fmt::Display for Part {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Workloads => "some kinds of workloads",
-            Self::Transitions => "NodeTransitions",
-            Self::Ledgers => "TransitionLedgers",
-            Self::Rules => "PodTransitionRules",
-            Self::Budgets => "TransitionBudgets",
-            Self::ClusterBudgets => "TransitionBudgets of hitless-system",
-            Self::DisruptionBudgets => "PodDisruptionBudgets",
-            Self::Services => "Services",
-            Self::DrainPolicies => "DrainPolicies",
-            Self::DefaultDrainPolicy => "DrainPolicy default of hitless-system",
-            Self::TrafficProviders => "TrafficProviders",
-            Self::Elsewhere => "pods and TransitionLedgers of other namespaces",
-            Self::Nodes => "nodes",
-            Self::Agents => "agents (pods of hitless-system)",
-            Self::Events => "Events",
-            Self::Controller => "Deployment hitless-controller",
-        })
-    }
-}
+pub(crate) const CONTROLLER: Part = Part::new(
+    150,
+    "Deployment hitless-controller",
+    VIEW_SYSTEM,
+    Question::Controller,
+    "whether a controller runs is not known, and its settings are assumed to be the defaults",
+);
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hitless_store::inputs::rows::{Budgets, Nodes, Rules};
 
     fn said(unread: &[(Part, Unread)]) -> Vec<String> {
         notes(&unread.iter().cloned().collect()).collect()
@@ -216,7 +109,7 @@ mod tests {
     #[test]
     fn a_kind_that_is_not_there_is_no_missing_right() {
         assert_eq!(
-            said(&[(Part::Budgets, Unread::NotInstalled)]),
+            said(&[(Budgets::PART.unwrap(), Unread::NotInstalled)]),
             [
                 "TransitionBudgets: the kind is not installed in this cluster; install it: kubectl apply -k manifests/crds, kubectl \
               apply -k manifests; see: kubectl hitless doctor"
@@ -224,12 +117,12 @@ mod tests {
         );
         let no = || Unread::Refused("is forbidden".to_owned());
         let both = said(&[
-            (Part::Budgets, Unread::NotInstalled),
-            (Part::ClusterBudgets, Unread::NotInstalled),
-            (Part::Rules, Unread::NotInstalled),
-            (Part::Nodes, no()),
-            (Part::Controller, no()),
-            (Part::Agents, no()),
+            (Budgets::PART.unwrap(), Unread::NotInstalled),
+            (Budgets::SYSTEM.unwrap().part, Unread::NotInstalled),
+            (Rules::PART.unwrap(), Unread::NotInstalled),
+            (Nodes::PART.unwrap(), no()),
+            (CONTROLLER, no()),
+            (AGENTS, no()),
         ]);
         assert_eq!(both.len(), 2);
         assert!(both[0].starts_with(

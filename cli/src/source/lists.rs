@@ -5,48 +5,28 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use hitless_api::large::outlined;
-use hitless_api::pod::PodView;
-use hitless_rollout::prefetch::{NamePool, PrefetchView};
+use hitless_rollout::prefetch::NamePool;
 use hitless_rollout::snapshot::NodeView;
 use hitless_runtime::list;
+use hitless_store::inputs::{Input, Part};
 use hitless_workloads::kind;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::Node;
 use kube::api::{DynamicObject, ListParams};
 use kube::core::DeserializeGuard;
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 
-use super::FEW_NODES;
+use super::{FEW_NODES, Scope};
 use crate::failure::Failure;
-use crate::snapshot::{Part, Unread, WorkloadObject};
+use crate::snapshot::{Unread, WorkloadObject};
 
-/// By a name of theirs.
-pub(super) fn by<T>(all: Option<Vec<Arc<T>>>, key: impl Fn(&T) -> &String) -> BTreeMap<String, Arc<T>> {
-    all.into_iter().flatten().map(|each| (key(&each).clone(), each)).collect()
-}
-
-#[expect(clippy::unnecessary_wraps, reason = "the form of all views")]
-pub(super) fn view<K, T: From<K>>(object: K) -> Option<T> {
-    Some(T::from(object))
-}
-
-#[expect(clippy::unnecessary_wraps, reason = "the form of all views")]
-pub(super) fn pod(pod: Pod) -> Option<PodView> {
-    Some(PodView::from(&outlined(pod)))
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "the form of all views")]
-pub(super) fn prefetch(pod: Pod) -> Option<PrefetchView> {
-    PrefetchView::of(&pod)
-}
-
-/// `None` if it may not be read, or its kind is not known to this cluster.
+/// `None` if it may not be read, or its kind is not known to this cluster. What is no part has to be read.
 pub(super) fn optional<T>(
-    part: Part,
+    part: Option<Part>,
     result: Result<T, Failure>,
     unread: &mut BTreeMap<Part, Unread>,
 ) -> Result<Option<T>, Failure> {
+    let Some(part) = part else { return result.map(Some) };
     match result {
         Ok(known) => Ok(Some(known)),
         Err(Failure::Forbidden { message, .. } | Failure::Api { message, .. }) => {
@@ -74,6 +54,12 @@ where
     listed.map_err(|error| Failure::of(what, error))?.ok_or_else(|| Failure::NotServed { what: what.to_owned() })
 }
 
+/// The objects of a row.
+pub(super) async fn list_row<R: Input>(client: &Client, scope: &Scope) -> Result<Vec<Arc<R::View>>, Failure> {
+    let api = R::api(client, scope.namespace().as_deref());
+    list(&format!("list {}", R::NAME), &api, R::SELECT.list(), R::view()).await
+}
+
 /// The objects of a resource of workloads' kinds; `None`: this cluster has no such resource, and need not have it.
 pub(super) async fn objects(
     resource: &'static kind::Resource,
@@ -86,22 +72,6 @@ pub(super) async fn objects(
         list::all(api, ListParams::default(), view).await.map(Some)
     };
     listed.map_err(|error| Failure::of(format!("list {}", resource.plural), error))
-}
-
-/// The same of the system namespace, where that is not in scope.
-pub(super) async fn besides<K, T>(
-    what: &str,
-    api: Option<&Api<DeserializeGuard<K>>>,
-    selection: ListParams,
-    view: fn(K) -> Option<T>,
-) -> Result<Vec<Arc<T>>, Failure>
-where
-    K: Resource + Clone + DeserializeOwned + Debug,
-{
-    match api {
-        Some(api) => list(what, api, selection, view).await,
-        None => Ok(Vec::new()),
-    }
 }
 
 /// With what they have, if they are few: a Node's status is long.

@@ -3,24 +3,19 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use hitless_api::names::{OTHER_PODS, PREFETCH_PODS};
+use hitless_api::names;
 use hitless_api::pod::PodView;
-use hitless_api::{
-    DrainPolicy, Lenient, NodeTransition, PodTransitionRule, TrafficProvider, TransitionBudget, TransitionLedger,
-};
-use hitless_gate::{Budget, DisruptionBudget};
-use hitless_rollout::mode::{PolicyView, ServiceView};
-use hitless_rollout::pools::ProviderView;
-use hitless_rollout::prefetch::PrefetchView;
-use hitless_rollout::snapshot::{LedgerView, NodeTransitionView, RuleView, Snapshot as Cluster};
+use hitless_rollout::snapshot::Snapshot as Cluster;
 use hitless_runtime::readiness::Readiness;
 use hitless_runtime::watch::{self, Cache, Listing, Selection};
+use hitless_store::Empty;
+use hitless_store::inputs::rows::Pods;
+use hitless_store::inputs::{Holder, Input, Inputs, Make, Part, Reach, Visit, each, namespaced};
 use hitless_workloads::registry;
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{Pod, Service};
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::events::v1::Event;
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::api::DynamicObject;
+use kube::api::{DynamicObject, ListParams};
 use kube::core::DeserializeGuard;
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
@@ -28,10 +23,10 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    Apis, PAGE, Scope, agents_label, by, complete, only_controller, only_default, our_events, pod, prefetch, view,
-};
-use crate::snapshot::{ControllerView, EventView, Part, Snapshot, WorkloadObject};
+use super::{PAGE, Scope, agents_pods, complete, only_controller, our_events, workloads};
+use crate::snapshot::{AGENTS, CONTROLLER, ControllerView, ELSEWHERE, EVENTS, EventView, Snapshot, WorkloadObject};
+
+const LISTING: Listing = Listing::Paged(PAGE);
 
 /// Watches of everything that a first [`super::read`] could read; nodes and policies stay as they were then.
 pub(crate) struct Live {
@@ -39,18 +34,7 @@ pub(crate) struct Live {
     reads_all: bool,
     first: Snapshot,
     objects: Vec<Cache<DynamicObject, WorkloadObject>>,
-    pods: Cache<Pod, PodView>,
-    prefetches: Cache<Pod, PrefetchView>,
-    transitions: Cache<NodeTransition, NodeTransitionView>,
-    ledgers: Cache<TransitionLedger, LedgerView>,
-    rules: Cache<Lenient<PodTransitionRule>, RuleView>,
-    budgets: Cache<Lenient<TransitionBudget>, Budget>,
-    cluster_budgets: Cache<Lenient<TransitionBudget>, Budget>,
-    disruption_budgets: Cache<PodDisruptionBudget, DisruptionBudget>,
-    services: Cache<Service, ServiceView>,
-    drain_policies: Cache<Lenient<DrainPolicy>, PolicyView>,
-    providers: Cache<TrafficProvider, ProviderView>,
-    default_drain_policy: Cache<Lenient<DrainPolicy>, PolicyView>,
+    inputs: Inputs<Watched>,
     agents: Cache<Pod, PodView>,
     controller: Cache<Deployment, ControllerView>,
     events: Cache<Event, EventView>,
@@ -59,79 +43,55 @@ pub(crate) struct Live {
     tasks: JoinSet<()>,
 }
 
-fn cache<K, T>(
-    kind: &'static str,
-    view: impl Fn(K) -> Option<T> + Send + Sync + 'static,
-    changed: &Arc<Notify>,
-) -> Cache<K, T> {
-    Cache::new(kind, view, changed.clone(), watch::Metrics::default())
+/// Keeps two caches for each row: one of what is in scope, and one of what counts of the system namespace besides.
+struct Watched;
+
+impl Holder for Watched {
+    type Of<R: Input> = [Cache<R::Object, R::View>; 2];
+}
+
+impl Make<Watched> for Empty<'_> {
+    fn make<R: Input>(&mut self) -> [Cache<R::Object, R::View>; 2] {
+        [self.cache::<R>(), self.cache::<R>()]
+    }
 }
 
 impl Live {
     /// Watches everything that `first` could read: a watch does not tell of missing rights, it tries again.
     pub(crate) fn new(client: &Client, scope: &Scope, first: Snapshot) -> Self {
         let changed = Arc::new(Notify::new());
-        let reads_all = first.counts_cluster_wide() && !first.unread.contains_key(&Part::Elsewhere);
-        let counted = if reads_all { Scope::All } else { scope.clone() };
-        let reads_all = matches!(counted, Scope::All);
+        let counts_all = first.counts_cluster_wide() && !first.lacks(Some(ELSEWHERE));
+        let counted = if counts_all { Scope::All } else { scope.clone() };
+        let metrics = watch::Metrics::default();
+        let mut empty = Empty { wake: &changed, metrics: &metrics };
         let mut live = Self {
-            reads_all,
+            reads_all: matches!(counted, Scope::All),
             first,
             objects: registry::resources()
                 .map(|(_, resource)| {
-                    cache(resource.plural, |object| WorkloadObject::listed(resource, object), &changed)
+                    let view = move |object| WorkloadObject::listed(resource, object);
+                    Cache::new(resource.plural, view, changed.clone(), metrics.clone())
                 })
                 .collect(),
-            pods: cache("Pod", pod, &changed),
-            prefetches: cache("prefetch Pod", prefetch, &changed),
-            transitions: cache("NodeTransition", view, &changed),
-            ledgers: cache("TransitionLedger", LedgerView::of, &changed),
-            rules: cache("PodTransitionRule", view, &changed),
-            budgets: cache("TransitionBudget", view, &changed),
-            cluster_budgets: cache("TransitionBudget", view, &changed),
-            disruption_budgets: cache("PodDisruptionBudget", view, &changed),
-            services: cache("Service", |service: Service| Some((&service).into()), &changed),
-            drain_policies: cache("DrainPolicy", view, &changed),
-            providers: cache("TrafficProvider", view, &changed),
-            default_drain_policy: cache("DrainPolicy", view, &changed),
-            agents: cache("Pod", pod, &changed),
-            controller: cache("Deployment", ControllerView::of, &changed),
-            events: cache("Event", EventView::of, &changed),
-            changed,
+            agents: empty.cache::<Pods>(),
+            controller: Cache::new("Deployment", ControllerView::of, changed.clone(), metrics.clone()),
+            events: Cache::new("Event", EventView::of, changed.clone(), metrics.clone()),
+            inputs: Inputs::new(&mut empty),
+            changed: changed.clone(),
             readiness: Readiness::default(),
             tasks: JoinSet::new(),
         };
-        let apis = Apis::new(client, scope, &counted);
-        let all = || Selection::all(Listing::Paged(PAGE));
-        for ((resource, api), cache) in apis.objects.into_iter().zip(live.objects.clone()) {
+        for ((_, resource), cache) in registry::resources().zip(live.objects.clone()) {
             if !live.first.unlisted.contains(&resource.plural) {
-                live.watch(None, api, all(), cache);
+                live.watch(None, workloads(client, resource, scope), Selection::all(LISTING), cache);
             }
         }
-        let pods = Selection::labels(OTHER_PODS, Listing::Paged(PAGE));
-        live.watch(None, apis.pods.clone(), pods, live.pods.clone());
-        live.watch(None, apis.pods, Selection::labels(PREFETCH_PODS, Listing::Paged(PAGE)), live.prefetches.clone());
-        live.watch(Some(Part::Transitions), apis.transitions, all(), live.transitions.clone());
-        live.watch(Some(Part::Ledgers), apis.ledgers, all(), live.ledgers.clone());
-        live.watch(Some(Part::Rules), apis.rules, all(), live.rules.clone());
-        live.watch(Some(Part::Budgets), apis.budgets, all(), live.budgets.clone());
-        if let Some(api) = apis.cluster_budgets {
-            live.watch(Some(Part::ClusterBudgets), api, all(), live.cluster_budgets.clone());
-        }
-        live.watch(Some(Part::DisruptionBudgets), apis.disruption_budgets, all(), live.disruption_budgets.clone());
-        live.watch(Some(Part::Services), apis.services, all(), live.services.clone());
-        live.watch(Some(Part::DrainPolicies), apis.drain_policies, all(), live.drain_policies.clone());
-        live.watch(Some(Part::TrafficProviders), apis.providers, all(), live.providers.clone());
-        if let Some(api) = apis.default_drain_policy {
-            let default = Selection { fields: only_default().field_selector, ..all() };
-            live.watch(Some(Part::DefaultDrainPolicy), api, default, live.default_drain_policy.clone());
-        }
-        let agents = Selection::labels(agents_label(), Listing::Paged(PAGE));
-        live.watch(Some(Part::Agents), apis.agents, agents, live.agents.clone());
-        let controller = Selection { fields: only_controller().field_selector, ..all() };
-        live.watch(Some(Part::Controller), apis.controller, controller, live.controller.clone());
-        let events = Selection { fields: our_events().field_selector, ..all() };
-        live.watch(Some(Part::Events), apis.events, events, live.events.clone());
+        each(&mut Watching { live: &mut live, client, scope, counted });
+        let (system, namespace) = (Some(names::SYSTEM_NAMESPACE), scope.namespace());
+        live.watch(Some(AGENTS), Pods::api(client, system), selected(agents_pods()), live.agents.clone());
+        live.watch(Some(CONTROLLER), namespaced(client, system), selected(only_controller()), live.controller.clone());
+        let events = namespaced(client, namespace.as_deref());
+        live.watch(Some(EVENTS), events, selected(our_events()), live.events.clone());
         live
     }
 
@@ -146,7 +106,7 @@ impl Live {
         K::DynamicType: Clone + Send + Sync,
         T: PartialEq + Send + Sync + 'static,
     {
-        if part.is_some_and(|part| self.first.unread.contains_key(&part)) {
+        if self.first.lacks(part) {
             return;
         }
         let guard = self.readiness.guard(format!("{} {selection:?}", api.resource_url()));
@@ -165,26 +125,11 @@ impl Live {
         if !self.readiness.missing().is_empty() {
             return None;
         }
-        let mut budgets = self.budgets.values();
-        budgets.extend(self.cluster_budgets.values().into_iter().filter(|budget| budget.is_cluster_wide()));
-        let mut drain_policies = self.drain_policies.values();
-        drain_policies.extend(self.default_drain_policy.values());
-        let cluster = Cluster {
-            pods: self.pods.values(),
-            prefetches: self.prefetches.values(),
-            node_transitions: by(Some(self.transitions.values()), |each| &each.node),
-            ledgers: by(Some(self.ledgers.values()), |each| &each.namespace),
-            rules: self.rules.values(),
-            budgets,
-            disruption_budgets: self.disruption_budgets.values(),
-            services: self.services.values(),
-            drain_policies,
-            providers: self.providers.values(),
-            nodes: self.first.cluster.nodes.clone(),
-            ..Cluster::default()
-        };
+        let nodes = self.first.cluster.nodes.clone();
+        let mut filling = Filling { inputs: &self.inputs, cluster: Cluster { nodes, ..Cluster::default() } };
+        each(&mut filling);
         let snapshot = Snapshot {
-            cluster,
+            cluster: filling.cluster,
             unlisted: self.first.unlisted.clone(),
             namespace: self.first.namespace.clone(),
             events: self.events.values(),
@@ -195,10 +140,60 @@ impl Live {
             ..Snapshot::default()
         };
         let controllers = self.controller.values();
-        let can_read = !self.first.unread.contains_key(&Part::Controller);
+        let can_read = !self.first.lacks(Some(CONTROLLER));
         let snapshot = snapshot.with_controller(can_read.then_some(controllers.as_slice()));
         let mut snapshot = snapshot.with_objects(self.objects.iter().flat_map(Cache::values).collect());
         complete(&mut snapshot, &self.agents.values(), self.reads_all);
         Some(snapshot)
+    }
+}
+
+fn selected(list: ListParams) -> Selection {
+    Selection { labels: list.label_selector, fields: list.field_selector, listing: LISTING }
+}
+
+/// Watches each row.
+struct Watching<'a> {
+    live: &'a mut Live,
+    client: &'a Client,
+    scope: &'a Scope,
+    /// Whose pods and places count, which may be more than those that are looked at.
+    counted: Scope,
+}
+
+impl Visit for Watching<'_> {
+    fn visit<R: Input>(&mut self) {
+        let scope = match R::REACH {
+            Reach::Shown => self.scope,
+            Reach::Counted => &self.counted,
+            Reach::Apart => return,
+        };
+        let [own, besides] = R::of(&self.live.inputs).clone();
+        let api = R::api(self.client, scope.namespace().as_deref());
+        self.live.watch(R::PART, api, R::SELECT.watch(LISTING), own);
+        if let Some(system) = R::SYSTEM.filter(|_| self.scope.besides_system().is_some()) {
+            let api = R::api(self.client, Some(names::SYSTEM_NAMESPACE));
+            self.live.watch(Some(system.part), api, system.select.watch(LISTING), besides);
+        }
+    }
+}
+
+/// Puts each row into a snapshot.
+struct Filling<'a> {
+    inputs: &'a Inputs<Watched>,
+    cluster: Cluster,
+}
+
+impl Visit for Filling<'_> {
+    fn visit<R: Input>(&mut self) {
+        if R::REACH == Reach::Apart {
+            return;
+        }
+        let [own, besides] = R::of(self.inputs);
+        let mut views = own.values();
+        if let Some(system) = R::SYSTEM {
+            views.extend(besides.values().into_iter().filter(|view| (system.counts)(view)));
+        }
+        R::put(&mut self.cluster, views);
     }
 }

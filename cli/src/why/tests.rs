@@ -3,6 +3,8 @@ mod unwell;
 use std::sync::Arc;
 
 use hitless_api::{PodTransitionRule, TransitionBudget};
+use hitless_store::inputs::Input as _;
+use hitless_store::inputs::rows::{DisruptionBudgets, DrainPolicies, Rules};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use serde_json::{Value, json};
 
@@ -11,7 +13,7 @@ use crate::scene::{
     pod, rollout, with_annotation, with_budget, with_drain_policy, with_gap, with_grant, with_known_start, with_object,
     with_reservation, with_rule,
 };
-use crate::snapshot::{Part, Unread};
+use crate::snapshot::Unread;
 
 fn now() -> Timestamp {
     "2026-01-01T00:00:30Z".parse().unwrap()
@@ -45,9 +47,8 @@ fn windows_zones_and_budgets_of_the_whole_cluster_are_asked_too() {
     let snapshot = with_budget(rollout(&[old("a"), old("b")]), "night", "team", &never);
     let cluster = json!({"selector": {}, "scope": "Cluster", "maxUnavailable": "10%"});
     let mut snapshot = with_budget(snapshot, "all", "hitless-system", &cluster);
-    snapshot
-        .unread
-        .insert(Part::DisruptionBudgets, Unread::Refused("poddisruptionbudgets.policy is forbidden".to_owned()));
+    let refused = Unread::Refused("poddisruptionbudgets.policy is forbidden".to_owned());
+    snapshot.unread.insert(DisruptionBudgets::PART.unwrap(), refused);
     let (text, answer) = why(&snapshot, "deployment/web");
     insta::assert_snapshot!("windows", text);
     assert!(matches!(answer.blocked(), Blocked::ByRule(_)));
@@ -180,7 +181,7 @@ fn a_halted_workload_is_no_success_and_a_paused_one_says_how_to_go_on() {
 fn what_could_not_be_read_is_never_said_to_be_free() {
     let mut snapshot = rollout(&[old("a")]);
     assert!(why(&snapshot, "web").0.contains("; nothing is in the way"));
-    snapshot.unread.insert(Part::Rules, Unread::Refused("podtransitionrules is forbidden".to_owned()));
+    snapshot.unread.insert(Rules::PART.unwrap(), Unread::Refused("podtransitionrules is forbidden".to_owned()));
     let (text, answer) = why(&snapshot, "web");
     assert!(text.contains("; nothing that could be read is in the way") && answer.partial, "{text}");
 }
@@ -328,7 +329,7 @@ fn a_policy_that_makes_no_sense_is_in_the_way_and_one_that_was_not_read_leaves_t
     assert!(text.contains("to unblock: correct the DrainPolicy"), "{text}");
     assert_eq!(answer.pods[0].expected, None);
     let mut snapshot = rollout(&[old("a")]);
-    snapshot.unread.insert(Part::DrainPolicies, Unread::Refused("drainpolicies is forbidden".to_owned()));
+    snapshot.unread.insert(DrainPolicies::PART.unwrap(), Unread::Refused("drainpolicies is forbidden".to_owned()));
     let (text, answer) = why(&snapshot, "pod/a");
     let note = "note: DrainPolicies not read: drainpolicies is forbidden; which mode pods would get is not known";
     assert!(text.contains(note) && answer.pods[0].expected.is_none(), "{text}");

@@ -6,11 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt as _};
-use hitless_api::names::OTHER_PODS;
 use hitless_api::pod::{PodView, Sharing};
 use hitless_rollout::snapshot::{Namespaces, is_ours};
 use hitless_runtime::backoff::Pauses;
-use hitless_runtime::watch::{self, Cache, Selection};
+use hitless_runtime::watch::{self, Cache};
+use hitless_store::inputs::Input as _;
+use hitless_store::inputs::rows::Pods;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
 use tokio::sync::Notify;
@@ -161,7 +162,7 @@ impl KnownPods {
                 Namespaces::Only(_) => Api::namespaced(client.clone(), &Part::key(&part.namespaces)),
             };
             async move {
-                let (source, selection) = (api.into(), Selection::labels(OTHER_PODS, PAGED));
+                let (source, selection) = (api.into(), Pods::SELECT.watch(PAGED));
                 let answer = match timeout(part.longest, watch::load(&source, &selection, cache)).await {
                     Ok(answer) => answer.map_err(|error| error.to_string()),
                     Err(_) => Err(format!("not within {} s", part.longest.as_secs())),

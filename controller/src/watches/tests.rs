@@ -1,10 +1,13 @@
 use super::*;
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Mutex;
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
+use hitless_api::{Lenient, TransitionBudget};
+use hitless_gate::Budget;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::{Bytes, Frame};
@@ -191,7 +194,7 @@ async fn pods_of_a_namespace_are_known_as_soon_as_something_there_opts_in_and_no
         tokio::spawn(watch);
     }
     let known = || {
-        let mut all: Vec<String> = caches.pods.values().iter().map(|pod| pod.id.namespace.clone()).collect();
+        let mut all: Vec<String> = caches.inputs.pods.values().iter().map(|pod| pod.id.namespace.clone()).collect();
         all.sort();
         all
     };

@@ -23,10 +23,10 @@ impl Writer {
         if matches!(stored, Err(WriteError::Conflict { .. })) {
             // Whether a Service is open is not decided on a version that is known to be old.
             if let Some(current) = Writes::read(api.get_opt(&write.name)).await? {
-                self.caches.services.put(current);
+                self.caches.inputs.services.put(current);
             }
         }
-        self.caches.services.put(stored?);
+        self.caches.inputs.services.put(stored?);
         Ok(())
     }
 

@@ -1,9 +1,12 @@
-//! The API server as controller and command line write to it: single writes to objects of workloads and to pods, and what is put back
-//! when nobody looks after it any more.
+//! The API server as controller and command line read and write it: what rounds look at, single writes to objects of workloads and to
+//! pods, and what is put back when nobody looks after it any more.
 
+pub mod inputs;
+mod read;
 mod resource;
 pub mod restore;
 mod send;
 
+pub use read::{Cached, Empty};
 pub use resource::api_resource;
 pub use send::{Target, Written, creating, patching, send, try_create};

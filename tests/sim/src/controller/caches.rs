@@ -1,79 +1,101 @@
-//! What a controller watches.
+//! What a controller watches: a feed for each row of the table of inputs.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hitless_api::ObjectRef;
-use hitless_rollout::mode::ServiceView;
-use hitless_rollout::prefetch::PrefetchView;
-use hitless_rollout::snapshot::{LedgerView, NodeView, RuleView, Snapshot};
+use hitless_rollout::snapshot::Snapshot;
+use hitless_store::inputs::rows::Pods;
+use hitless_store::inputs::{Holder, Input, Inputs, Make, Visit, each};
 
 use crate::clock::Micros;
-use crate::server::{Change, Kind, Object, PodObject, Server, Told, TransitionObject, WorkloadObject, key};
+use crate::server::{Change, Kind, Object, Server, Told, WorkloadObject, key};
 use crate::watch::{Feed, Key};
 
-#[derive(Default)]
 pub(crate) struct Caches {
     objects: Feed<WorkloadObject>,
-    pods: Feed<PodObject>,
-    nodes: Feed<Arc<NodeView>>,
-    transitions: Feed<TransitionObject>,
-    ledgers: Feed<Arc<LedgerView>>,
-    rules: Feed<Arc<RuleView>>,
-    services: Feed<Arc<ServiceView>>,
-    prefetches: Feed<Arc<PrefetchView>>,
+    inputs: Inputs<Feeds>,
 }
 
-/// Runs an expression for every feed.
-macro_rules! each {
-    ($self:ident, $feed:ident => $do:expr) => {{
-        {
-            let $feed = &$self.objects;
-            $do
-        }
-        {
-            let $feed = &$self.pods;
-            $do
-        }
-        {
-            let $feed = &$self.nodes;
-            $do
-        }
-        {
-            let $feed = &$self.transitions;
-            $do
-        }
-        {
-            let $feed = &$self.ledgers;
-            $do
-        }
-        {
-            let $feed = &$self.rules;
-            $do
-        }
-        {
-            let $feed = &$self.services;
-            $do
-        }
-        {
-            let $feed = &$self.prefetches;
-            $do
-        }
-    }};
+/// Keeps a feed for each row.
+struct Feeds;
+
+impl Holder for Feeds {
+    type Of<R: Input> = Watched<R::View>;
+}
+
+/// The objects of a row, with their versions.
+type List<V> = Vec<(Key, u64, Arc<V>)>;
+
+struct Watched<V> {
+    feed: Feed<Arc<V>>,
+    /// What the API server has; absent where rounds see everything as it is, or there is nothing.
+    list: Option<fn(&Server) -> List<V>>,
+}
+
+impl<V> Watched<V> {
+    fn new(list: fn(&Server) -> List<V>) -> Self {
+        Self { feed: Feed::default(), list: Some(list) }
+    }
+}
+
+/// Watches nothing.
+struct Nothing;
+
+impl Make<Feeds> for Nothing {
+    fn make<R: Input>(&mut self) -> Watched<R::View> {
+        Watched { feed: Feed::default(), list: None }
+    }
+}
+
+impl Default for Caches {
+    fn default() -> Self {
+        let inputs = Inputs::<Feeds> {
+            pods: Watched::new(|server| list(&server.pods, |pod| (&pod.view, &pod.view.resource_version))),
+            nodes: Watched::new(|server| list(&server.nodes, |node| (node, ""))),
+            node_transitions: Watched::new(|server| {
+                list(&server.transitions, |each| (&each.view, &each.view.version.resource_version))
+            }),
+            ledgers: Watched::new(|server| list(&server.ledgers, |each| (each, &each.version.resource_version))),
+            rules: Watched::new(|server| list(&server.rules, |each| (each, &each.version.resource_version))),
+            services: Watched::new(|server| {
+                list(&server.services, |each| (&each.view, &each.view.version.resource_version))
+            }),
+            prefetches: Watched::new(|server| {
+                server.prefetches.iter().map(|(key, each)| (key.clone(), server.version(), each.clone())).collect()
+            }),
+            ..Inputs::new(&mut Nothing)
+        };
+        Self { objects: Feed::default(), inputs }
+    }
 }
 
 impl Caches {
     /// When the next news arrive.
     pub(crate) fn next(&self) -> Micros {
-        let mut next = Micros::MAX;
-        each!(self, feed => next = next.min(feed.next()));
-        next
+        struct Next<'a>(&'a Inputs<Feeds>, Micros);
+        impl Visit for Next<'_> {
+            fn visit<R: Input>(&mut self) {
+                self.1 = self.1.min(R::of(self.0).feed.next());
+            }
+        }
+        let mut next = Next(&self.inputs, self.objects.next());
+        each(&mut next);
+        next.1
     }
 
     /// Whether there was any news since the last decision.
     pub(crate) fn is_changed(&self) -> bool {
-        let mut changed = false;
-        each!(self, feed => changed |= feed.is_changed());
-        changed
+        struct Changed<'a>(&'a Inputs<Feeds>, bool);
+        impl Visit for Changed<'_> {
+            fn visit<R: Input>(&mut self) {
+                let watched = R::of(self.0);
+                self.1 |= watched.list.is_some() && watched.feed.is_changed();
+            }
+        }
+        let mut changed = Changed(&self.inputs, self.objects.is_changed());
+        each(&mut changed);
+        changed.1
     }
 
     /// Takes what has arrived, and lists again what broke.
@@ -85,50 +107,20 @@ impl Caches {
                 false => feed.deliver(now),
             }
         }
-        let away = server.is_away();
-        one(&mut self.objects, now, away, |feed| {
+        struct Deliver<'a>(&'a mut Inputs<Feeds>, Micros, &'a Server);
+        impl Visit for Deliver<'_> {
+            fn visit<R: Input>(&mut self) {
+                let (watched, server) = (R::of_mut(self.0), self.2);
+                if let Some(list) = watched.list {
+                    one(&mut watched.feed, self.1, server.is_away(), |feed| feed.list(list(server).into_iter()));
+                }
+            }
+        }
+        one(&mut self.objects, now, server.is_away(), |feed| {
             let objects = server.objects.iter();
             feed.list(objects.map(|(key, each)| (key.clone(), number(&each.view.resource_version), each.clone())));
         });
-        one(&mut self.pods, now, away, |feed| {
-            feed.list(
-                server.pods.iter().map(|(key, each)| (key.clone(), number(&each.view.resource_version), each.clone())),
-            );
-        });
-        one(&mut self.nodes, now, away, |feed| {
-            feed.list(server.nodes.iter().map(|(key, each)| (key.clone(), 0, each.clone())));
-        });
-        one(&mut self.transitions, now, away, |feed| {
-            feed.list(
-                server
-                    .transitions
-                    .iter()
-                    .map(|(key, each)| (key.clone(), number(&each.view.version.resource_version), each.clone())),
-            );
-        });
-        one(&mut self.ledgers, now, away, |feed| {
-            feed.list(
-                server
-                    .ledgers
-                    .iter()
-                    .map(|(key, each)| (key.clone(), number(&each.version.resource_version), each.clone())),
-            );
-        });
-        one(&mut self.rules, now, away, |feed| {
-            feed.list(
-                server
-                    .rules
-                    .iter()
-                    .map(|(key, each)| (key.clone(), number(&each.version.resource_version), each.clone())),
-            );
-        });
-        one(&mut self.services, now, away, |feed| {
-            let views = server.services.iter().map(|(key, each)| (key.clone(), each.view.clone()));
-            feed.list(views.map(|(key, view)| (key, number(&view.version.resource_version), view)));
-        });
-        one(&mut self.prefetches, now, away, |feed| {
-            feed.list(server.prefetches.iter().map(|(key, each)| (key.clone(), server.version(), each.clone())));
-        });
+        each(&mut Deliver(&mut self.inputs, now, server));
     }
 
     /// A new process lists everything.
@@ -139,44 +131,54 @@ impl Caches {
         self.deliver(server.now, server);
     }
 
-    /// Breaks the watch of one kind.
+    /// Breaks the watch of one kind: the first is that of workloads, the others are those of the rows. Those of workloads and pods break
+    /// together.
     pub(crate) fn break_until(&mut self, kind: usize, until: Micros) {
-        match kind {
-            0 | 1 => {
-                self.objects.break_until(until);
-                self.pods.break_until(until);
-            }
-            2 => self.nodes.break_until(until),
-            3 => self.transitions.break_until(until),
-            4 => self.ledgers.break_until(until),
-            5 => self.rules.break_until(until),
-            6 => self.services.break_until(until),
-            _ => self.prefetches.break_until(until),
+        struct Break<'a> {
+            inputs: &'a mut Inputs<Feeds>,
+            kind: usize,
+            at: usize,
+            until: Micros,
         }
+        impl Visit for Break<'_> {
+            fn visit<R: Input>(&mut self) {
+                let watched = R::of_mut(self.inputs);
+                self.at += usize::from(watched.list.is_some());
+                if watched.list.is_some() && self.at == self.kind {
+                    watched.feed.break_until(self.until);
+                }
+            }
+        }
+        if kind <= 1 {
+            self.objects.break_until(until);
+        }
+        each(&mut Break { inputs: &mut self.inputs, kind: kind.max(1), at: 0, until });
     }
 
     /// The API server tells of a change. Objects of workloads are never shown newer than pods: that a rollout is finished is
     /// concluded from all of them together, which would go wrong with pods from before.
     pub(crate) fn tell(&mut self, due: Micros, change: &Change) {
         let is_workload = matches!(&change.what, Told::Is(Object::Workload(_)) | Told::Deleted(Kind::Workload));
-        let others = self.pods.last().max(self.objects.last());
+        let others = self.inputs.pods.feed.last().max(self.objects.last());
         let due = if is_workload { due.max(others) } else { due };
-        let (version, key) = (change.version, change.key.clone());
+        let (version, key, inputs) = (change.version, change.key.clone(), &mut self.inputs);
         match &change.what {
             Told::Is(Object::Workload(object)) => self.objects.tell(due, version, key, Some(object.clone())),
-            Told::Is(Object::Pod(object)) => self.pods.tell(due, version, key, Some(object.clone())),
-            Told::Is(Object::Node(object)) => self.nodes.tell(due, version, key, Some(object.clone())),
-            Told::Is(Object::NodeTransition(object)) => self.transitions.tell(due, version, key, Some(object.clone())),
-            Told::Is(Object::Ledger(object)) => self.ledgers.tell(due, version, key, Some(object.clone())),
-            Told::Is(Object::Rule(object)) => self.rules.tell(due, version, key, Some(object.clone())),
-            Told::Is(Object::Service(object)) => self.services.tell(due, version, key, Some(object.clone())),
-            Told::Is(Object::Prefetch(object)) => self.prefetches.tell(due, version, key, Some(object.clone())),
-            Told::Deleted(Kind::Prefetch) => self.prefetches.tell(due, version, key, None),
+            Told::Is(Object::Pod(object)) => inputs.pods.feed.tell(due, version, key, Some(object.view.clone())),
+            Told::Is(Object::Node(object)) => inputs.nodes.feed.tell(due, version, key, Some(object.clone())),
+            Told::Is(Object::NodeTransition(object)) => {
+                inputs.node_transitions.feed.tell(due, version, key, Some(object.view.clone()));
+            }
+            Told::Is(Object::Ledger(object)) => inputs.ledgers.feed.tell(due, version, key, Some(object.clone())),
+            Told::Is(Object::Rule(object)) => inputs.rules.feed.tell(due, version, key, Some(object.clone())),
+            Told::Is(Object::Service(object)) => inputs.services.feed.tell(due, version, key, Some(object.clone())),
+            Told::Is(Object::Prefetch(object)) => inputs.prefetches.feed.tell(due, version, key, Some(object.clone())),
+            Told::Deleted(Kind::Prefetch) => inputs.prefetches.feed.tell(due, version, key, None),
             Told::Deleted(Kind::Workload) => self.objects.tell(due, version, key, None),
-            Told::Deleted(Kind::Pod) => self.pods.tell(due, version, key, None),
-            Told::Deleted(Kind::Node) => self.nodes.tell(due, version, key, None),
-            Told::Deleted(Kind::NodeTransition) => self.transitions.tell(due, version, key, None),
-            Told::Deleted(Kind::Service) => self.services.tell(due, version, key, None),
+            Told::Deleted(Kind::Pod) => inputs.pods.feed.tell(due, version, key, None),
+            Told::Deleted(Kind::Node) => inputs.nodes.feed.tell(due, version, key, None),
+            Told::Deleted(Kind::NodeTransition) => inputs.node_transitions.feed.tell(due, version, key, None),
+            Told::Deleted(Kind::Service) => inputs.services.feed.tell(due, version, key, None),
         }
     }
 
@@ -199,84 +201,85 @@ impl Caches {
             Object::Workload(each) => self.objects.put(&each.key(), number(&each.view.resource_version), each),
             Object::Pod(each) => {
                 let key: Key = each.view.id.uid.as_str().into();
-                self.pods.put(&key, number(&each.view.resource_version), each);
+                self.inputs.pods.feed.put(&key, number(&each.view.resource_version), each.view);
             }
             // A prefetch pod that was made shows with the watch.
             Object::Node(_) | Object::Prefetch(_) => {}
             Object::NodeTransition(each) => {
                 let key: Key = each.view.node.as_str().into();
-                self.transitions.put(&key, number(&each.view.version.resource_version), each);
+                self.inputs.node_transitions.feed.put(&key, number(&each.view.version.resource_version), each.view);
             }
             Object::Ledger(each) => {
                 let key: Key = each.namespace.as_str().into();
-                self.ledgers.put(&key, number(&each.version.resource_version), each);
+                self.inputs.ledgers.feed.put(&key, number(&each.version.resource_version), each);
             }
             Object::Rule(each) => {
-                self.rules.put(&key(&each.namespace, &each.name), number(&each.version.resource_version), each.clone());
+                self.inputs.rules.feed.put(
+                    &key(&each.namespace, &each.name),
+                    number(&each.version.resource_version),
+                    each.clone(),
+                );
             }
             Object::Service(each) => {
                 let at = key(&each.namespace, &each.name);
-                self.services.put(&at, number(&each.version.resource_version), each.clone());
+                self.inputs.services.feed.put(&at, number(&each.version.resource_version), each.clone());
             }
         }
     }
 
     /// Brings the snapshot up to what is in the caches.
     pub(crate) fn fill(&mut self, snapshot: &mut Snapshot) {
+        struct Fill<'a>(&'a mut Inputs<Feeds>, &'a mut Snapshot);
+        impl Visit for Fill<'_> {
+            fn visit<R: Input>(&mut self) {
+                let watched = R::of_mut(self.0);
+                if watched.list.is_some() && watched.feed.take_changed() {
+                    R::put(self.1, watched.feed.values().cloned().collect());
+                }
+            }
+        }
         if self.objects.take_changed() {
             snapshot.objects = self.objects.values().map(|each| each.view.clone()).collect();
         }
-        if self.pods.take_changed() {
-            self.fill_pods(snapshot);
-        }
-        if self.nodes.take_changed() {
-            snapshot.nodes = self.nodes.values().map(|node| (node.name.clone(), node.clone())).collect();
-        }
-        if self.transitions.take_changed() {
-            let each = self.transitions.values().map(|each| (each.view.node.clone(), each.view.clone()));
-            snapshot.node_transitions = each.collect();
-        }
-        if self.ledgers.take_changed() {
-            snapshot.ledgers = self.ledgers.values().map(|each| (each.namespace.clone(), each.clone())).collect();
-        }
-        if self.rules.take_changed() {
-            snapshot.rules = self.rules.values().cloned().collect();
-        }
-        if self.services.take_changed() {
-            snapshot.services = self.services.values().cloned().collect();
-        }
-        if self.prefetches.take_changed() {
-            snapshot.prefetches = self.prefetches.values().cloned().collect();
-        }
+        each(&mut Fill(&mut self.inputs, snapshot));
     }
 
     /// All pods again.
     pub(crate) fn fill_pods(&self, snapshot: &mut Snapshot) {
-        let pods = self.pods.values().map(|pod| pod.view.clone()).collect();
-        *snapshot = std::mem::take(snapshot).with_pods(pods);
+        Pods::put(snapshot, self.inputs.pods.feed.values().cloned().collect());
     }
 
     /// Whether a pod, a ledger, a NodeTransition or a Service is not as the API server has it.
     pub(crate) fn are_old(&self, server: &Server) -> bool {
-        self.pods.len() != server.pods.len()
-            || server.pods.iter().any(|(key, pod)| self.pods.version(key) != Some(number(&pod.view.resource_version)))
+        let Inputs { pods, ledgers, node_transitions: transitions, services, .. } = &self.inputs;
+        pods.feed.len() != server.pods.len()
+            || server.pods.iter().any(|(key, pod)| pods.feed.version(key) != Some(number(&pod.view.resource_version)))
             || server
                 .ledgers
                 .iter()
-                .any(|(key, each)| self.ledgers.version(key) != Some(number(&each.version.resource_version)))
+                .any(|(key, each)| ledgers.feed.version(key) != Some(number(&each.version.resource_version)))
             || server
                 .transitions
                 .iter()
-                .any(|(key, each)| self.transitions.version(key) != Some(number(&each.view.version.resource_version)))
+                .any(|(key, each)| transitions.feed.version(key) != Some(number(&each.view.version.resource_version)))
             || server
                 .services
                 .iter()
-                .any(|(key, each)| self.services.version(key) != Some(number(&each.view.version.resource_version)))
+                .any(|(key, each)| services.feed.version(key) != Some(number(&each.view.version.resource_version)))
     }
 }
 
 /// How many kinds there are.
 pub(crate) const KINDS: usize = 8;
+
+/// Objects with their versions.
+fn list<T, V>(objects: &BTreeMap<Key, T>, view: impl Fn(&T) -> (&Arc<V>, &str)) -> List<V> {
+    let each = |(key, object)| {
+        let (view, version) = view(object);
+        (Key::clone(key), number(version), Arc::clone(view))
+    };
+    objects.iter().map(each).collect()
+}
 
 fn number(version: &str) -> u64 {
     version.parse().unwrap_or_default()
