@@ -35,6 +35,9 @@ pub(crate) fn verdict(blocked: Blocked<'_>) -> Result<(), Failure> {
             "what is in the way of pod {pod} stays until it is changed, and waiting alone does not help"
         ))),
         Blocked::Refused(workload) => Err(Failure::Blocked(format!("the change of {workload} is refused"))),
+        Blocked::Overdue(workload) => {
+            Err(Failure::Failed(format!("the native rollout of {workload} has not got on in time")))
+        }
         Blocked::Halted(workload) => Err(Failure::Failed(format!("{workload} is halted"))),
         Blocked::Otherwise(pod) => Err(Failure::Failed(format!("something is in the way of pod {pod}"))),
     }

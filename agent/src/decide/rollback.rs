@@ -83,7 +83,9 @@ fn back(operation: &Operation<'_>, since: Timestamp) -> Decision {
     let crashing = after_seconds(patched, CRASHING_SECONDS);
     if operation.grant.verify.crashes.is_some() && crashes_too(operation) {
         if operation.now >= crashing {
-            let words = format!("crashes with the version before, too, after the way back: {missing}");
+            let before = Some(why(operation)).filter(|why| !why.is_empty());
+            let before = before.map(|why| format!("; before that: {why}")).unwrap_or_default();
+            let words = format!("crashes with the version before, too, after the way back: {missing}{before}");
             return operation.give_up(TransitionResult::ROLLBACK_NOT_READY, words);
         }
         let waiting = Decision::at(Phase::Returning).waiting_for(WaitingFor::ContainersReady(missing));

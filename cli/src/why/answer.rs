@@ -43,6 +43,7 @@ pub(crate) struct Answer {
 enum Stopped {
     Halted(String),
     Refused(String),
+    Overdue(String),
 }
 
 impl Stopped {
@@ -51,7 +52,7 @@ impl Stopped {
         match workload.stage {
             "Halted" => Some(Self::Halted(name())),
             "Refused" => Some(Self::Refused(name())),
-            _ => None,
+            _ => workload.overdue.as_ref().map(|_| Self::Overdue(name())),
         }
     }
 }
@@ -125,6 +126,8 @@ pub(crate) enum Blocked<'a> {
     Halted(&'a str),
     /// The change of the workload with this name is not made.
     Refused(&'a str),
+    /// The native rollout of the workload with this name has not got on in time.
+    Overdue(&'a str),
 }
 
 impl Answer {
@@ -185,6 +188,7 @@ impl Answer {
             (Some(pod), _) => Blocked::Otherwise(&pod.pod),
             (None, Some(Stopped::Halted(workload))) => Blocked::Halted(workload),
             (None, Some(Stopped::Refused(workload))) => Blocked::Refused(workload),
+            (None, Some(Stopped::Overdue(workload))) => Blocked::Overdue(workload),
             (None, None) => Blocked::No,
         }
     }
