@@ -8,7 +8,7 @@ mod rows;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use futures::future::{join_all, try_join_all};
+use futures::future::try_join_all;
 
 use hitless_api::names;
 use hitless_api::pod::PodView;
@@ -18,7 +18,7 @@ use hitless_rollout::snapshot::{Unknown, agents};
 use hitless_runtime::admission;
 use hitless_store::api_resource;
 use hitless_store::inputs::rows::{Ledgers, Nodes, Pods, Providers, Services};
-use hitless_store::inputs::{Input, Select, namespaced};
+use hitless_store::inputs::{Input, Select, Turn, namespaced};
 use hitless_workloads::{Placement, kind, registry};
 use jiff::Timestamp;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
@@ -87,16 +87,20 @@ async fn read_all(client: &Client, scope: &Scope) -> Result<Snapshot, Failure> {
     let (namespace, system) = (scope.namespace(), Some(names::SYSTEM_NAMESPACE));
     let (pods, deployments) = (Pods::api(client, system), namespaced::<Deployment>(client, system));
     let events = namespaced::<Event>(client, namespace.as_deref());
-    let (objects, rows, agents, controller, events, nodes) = futures::join!(
-        try_join_all(resources),
-        join_all(rows::reads(client, scope)),
+    let mut snapshot = Snapshot { namespace: namespace.clone(), ..Snapshot::default() };
+    let (objects, first) = futures::join!(try_join_all(resources), rows::read_all(client, scope, Turn::First));
+    let objects = objects?;
+    for read in first.into_iter().chain(rows::read_all(client, scope, Turn::Second).await) {
+        read(&mut snapshot)?;
+    }
+    let (rows, agents, controller, events, nodes) = futures::join!(
+        rows::read_all(client, scope, Turn::Last),
         list("list pods in hitless-system", &pods, agents_pods(), Pods::view()),
         list("get the controller's Deployment", &deployments, only_controller(), ControllerView::of),
         list("list Events", &events, our_events(), EventView::of),
         nodes(client),
     );
-    let mut snapshot = Snapshot { namespace, ..Snapshot::default() };
-    let (objects, unlisted): (Vec<_>, Vec<_>) = objects?.into_iter().unzip();
+    let (objects, unlisted): (Vec<_>, Vec<_>) = objects.into_iter().unzip();
     for read in rows {
         read(&mut snapshot)?;
     }

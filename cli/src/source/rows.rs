@@ -1,10 +1,10 @@
 //! What rounds look at, listed once: one request a row of the table, and one more for what counts of the system namespace.
 
 use futures::FutureExt as _;
-use futures::future::LocalBoxFuture;
+use futures::future::{LocalBoxFuture, join_all};
 use hitless_api::names;
 use hitless_store::inputs::rows::NodeTransitions;
-use hitless_store::inputs::{Input, Reach, Visit, each};
+use hitless_store::inputs::{Input, Reach, Turn, Visit, each};
 use kube::Client;
 
 use super::Scope;
@@ -15,22 +15,23 @@ use crate::snapshot::Snapshot;
 /// Puts into the snapshot what was read of a row, or notes why it was not.
 pub(super) type Read = Box<dyn FnOnce(&mut Snapshot) -> Result<(), Failure>>;
 
-/// Reads of all rows that are to be made.
-pub(super) fn reads<'a>(client: &'a Client, scope: &'a Scope) -> Vec<LocalBoxFuture<'a, Read>> {
-    let mut reads = Reads { client, scope, all: Vec::new() };
+/// Reads of all rows whose turn it is.
+pub(super) async fn read_all(client: &Client, scope: &Scope, turn: Turn) -> Vec<Read> {
+    let mut reads = Reads { client, scope, turn, all: Vec::new() };
     each(&mut reads);
-    reads.all
+    join_all(reads.all).await
 }
 
 struct Reads<'a> {
     client: &'a Client,
     scope: &'a Scope,
+    turn: Turn,
     all: Vec<LocalBoxFuture<'a, Read>>,
 }
 
 impl Visit for Reads<'_> {
     fn visit<R: Input>(&mut self) {
-        if R::REACH != Reach::Apart {
+        if R::REACH != Reach::Apart && R::TURN == self.turn {
             self.all.push(read::<R>(self.client, self.scope).boxed_local());
         }
     }

@@ -37,6 +37,8 @@ pub trait Input: Sized + 'static {
     const OUTLINE: Option<Outline> = None;
     /// Which of them the command line reads.
     const REACH: Reach = Reach::Shown;
+    /// When the command line reads it.
+    const TURN: Turn = Turn::Last;
     /// What people are told where they may not read it; `None`: the command line needs it, or never reads it.
     const PART: Option<Part> = None;
     /// Objects of the system namespace that count in every other one.
@@ -115,6 +117,18 @@ pub enum Reach {
     Counted,
     /// None, or in a way of its own.
     Apart,
+}
+
+/// When the command line reads a resource, after workloads. What comes later is never older than what comes before: a reservation is written
+/// before its grant, and given back after the pod is as it should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// Together with workloads.
+    First,
+    /// Once those have been read.
+    Second,
+    /// Once all others have.
+    Last,
 }
 
 /// What the command line reads of the system namespace where that one is not shown.

@@ -23,7 +23,7 @@ use kube::core::DeserializeGuard;
 use kube::{Api, Client};
 
 use super::part::{VIEW, VIEW_CLUSTER, VIEW_EVERYWHERE, VIEW_SYSTEM};
-use super::{Holder, Input, Make, Part, Question, Reach, Select, System, Visit, clusterwide, namespaced};
+use super::{Holder, Input, Make, Part, Question, Reach, Select, System, Turn, Visit, clusterwide, namespaced};
 
 /// A row is `field: Row = object => view { … }`: first what every row says, then the constants of [`Input`] that are not as usual.
 macro_rules! inputs {
@@ -100,6 +100,7 @@ inputs! {
         SELECT: Select = Select::Labels(OTHER_PODS),
         OUTLINE: Option<Outline> = Some(outline_of_pod),
         REACH: Reach = Reach::Counted,
+        TURN: Turn = Turn::First,
     }
 
     /// Nodes. The command line reads less of many.
@@ -125,6 +126,7 @@ inputs! {
             10, Self::NAME, VIEW_EVERYWHERE, Question::Operations,
             "which operations run, which have failed, and which mode pods would get, is not known",
         ) }),
+        TURN: Turn = Turn::Second,
     }
 
     /// The ledgers of namespaces, and that of the cluster.
@@ -223,6 +225,7 @@ inputs! {
         SELECT: Select = Select::Labels(PREFETCH_PODS),
         OUTLINE: Option<Outline> = Some(outline_of_pod),
         REACH: Reach = Reach::Counted,
+        TURN: Turn = Turn::First,
     }
 }
 

@@ -125,6 +125,9 @@ impl Caches {
 
     /// A new process lists everything.
     pub(crate) fn list(&mut self, server: &Server) {
+        let mut listed = Listed(1, &self.inputs);
+        each(&mut listed);
+        debug_assert_eq!(listed.0, KINDS, "workloads, and a row that is listed each");
         for kind in 0..KINDS {
             self.break_until(kind, 0);
         }
@@ -269,8 +272,17 @@ impl Caches {
     }
 }
 
-/// How many kinds there are.
+/// How many kinds there are: workloads, and the rows that are listed.
 pub(crate) const KINDS: usize = 8;
+
+/// Counts them.
+struct Listed<'a>(usize, &'a Inputs<Feeds>);
+
+impl Visit for Listed<'_> {
+    fn visit<R: Input>(&mut self) {
+        self.0 += usize::from(R::of(self.1).list.is_some());
+    }
+}
 
 /// Objects with their versions.
 fn list<T, V>(objects: &BTreeMap<Key, T>, view: impl Fn(&T) -> (&Arc<V>, &str)) -> List<V> {
