@@ -114,8 +114,7 @@ impl<'a> Observer<'a> {
         };
         let overdue = workload.and_then(|workload| workload.overdue.as_ref());
         let overdue = overdue.map(|words| format!("its native rollout has not got on in time: {words}"));
-        let why = overdue.iter().cloned().chain([why].into_iter().filter(|why| !why.is_empty()));
-        let why = why.collect::<Vec<_>>().join("; ");
+        let why = joined(overdue.iter().cloned().chain([why]));
         let failure = workload.and_then(|workload| workload.failures.first());
         let halted = failure.map(|(pod, reason)| format!("halted, because {} ended as {reason}", pod.name));
         // So many have failed that nobody goes any more, and the mark is not written yet or can't be.
@@ -141,7 +140,7 @@ impl<'a> Observer<'a> {
         let inoperable = inoperable.map(|why| InTheWay::from(why).to_string());
         // A pod that waits for it says so itself.
         let unsaid = inoperable.filter(|text| !pods.iter().any(|pod| pod.why == *text));
-        let why = [why].into_iter().chain(unsaid).filter(|words| !words.is_empty()).collect::<Vec<_>>().join("; ");
+        let why = joined([why].into_iter().chain(unsaid));
         let is_moving = ["Rolling", RESTARTING].contains(&stage);
         let progress = if is_moving { progress(&pods) } else { String::new() };
         let at_target = workload.map_or(0, |workload| workload.total - workload.behind.len());
@@ -196,11 +195,7 @@ impl<'a> Observer<'a> {
         };
         if let Some(operation) = self.operations.get(uid) {
             self.describe(*operation, &mut status);
-            status.why = [status.why.as_str(), &kubelet(pod, status.state)]
-                .into_iter()
-                .filter(|words| !words.is_empty())
-                .collect::<Vec<_>>()
-                .join("; ");
+            status.why = joined([std::mem::take(&mut status.why), kubelet(pod, status.state)]);
             if matches!(status.state, State::Running(_)) {
                 let away = no_agent(pod, &self.snapshot.cluster);
                 status.why.extend(away.map(|away| format!("; nothing goes on: {}", away.text())));
@@ -323,6 +318,11 @@ impl<'a> Observer<'a> {
     }
 }
 
+/// Those that say something, as one sentence.
+fn joined(words: impl IntoIterator<Item = String>) -> String {
+    words.into_iter().filter(|words| !words.is_empty()).collect::<Vec<_>>().join("; ")
+}
+
 /// Whether the pod is not as its workload says, and is not to be, because that version was judged bad.
 fn is_held_off(workload: &WorkloadReport, uid: &str) -> bool {
     matches!(workload.stage, Stage::Halted(_)) && workload.behind.contains(uid)
@@ -401,7 +401,7 @@ fn stage(workload: &WorkloadReport) -> (&'static str, String) {
         Stage::Idle => (IDLE, paused.unwrap_or_else(|| why.to_owned())),
         Stage::Native => {
             let native = "its native controller, which rolls it Kubernetes' own way";
-            ("Native", [why, native].into_iter().filter(|words| !words.is_empty()).collect::<Vec<_>>().join("; "))
+            ("Native", joined([why, native].map(str::to_owned)))
         }
         Stage::Rolling => paused.map_or(("Rolling", String::new()), |paused| (PAUSED, paused)),
         // Without an obstacle it depends on the pods what is said.

@@ -20,7 +20,7 @@ use crate::clock::{MS, Micros, NEVER};
 use crate::ground::Ground;
 use crate::trace::Who;
 
-pub(crate) use caches::{Caches, KINDS};
+pub(crate) use caches::Caches;
 
 /// Changes that come together are decided together.
 const DEBOUNCE: Micros = 20 * MS;

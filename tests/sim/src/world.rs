@@ -20,7 +20,7 @@ use hitless_api::Grant;
 
 use crate::agent::Agent;
 use crate::clock::{MS, Micros, NEVER, SECOND, shown};
-use crate::controller::{Controller, KINDS};
+use crate::controller::Controller;
 use crate::counts::HoldCounts;
 use crate::faults::{Counts, Fault, Weather};
 use crate::ground::Ground;
@@ -258,7 +258,7 @@ impl World {
             if ground.chance.happens(ground.weather.watch_broken) {
                 ground.fault(Fault::WatchBroken);
                 let until = ground.now + ground.chance.delay(100 * MS, 10 * SECOND);
-                let kind = ground.chance.index(KINDS);
+                let kind = ground.chance.index(controller.caches.kinds());
                 controller.caches.break_until(kind, until);
             }
             controller.caches.tell(due, change);

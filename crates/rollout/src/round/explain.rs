@@ -307,14 +307,15 @@ fn workloads(
     let report = |object: &Object| {
         let known = index.get(object.id.uid.as_str()).copied();
         let plan = known.map(|index| &wishes.plans[index]);
+        let size = registry::size(object);
         let failures = failures.iter().filter(|failure| known.is_some() && failure.workload == known);
         WorkloadReport {
             id: object.id.clone(),
             opted_in: object.opt_in() != OptIn::No,
             unknown_opt_in: object.unknown_opt_in().map(ToOwned::to_owned),
             held: object.held_by_guard(),
-            replicas: registry::size(object).map_or(0, |size| size.desired),
-            surplus: registry::size(object).map_or(0, |size| size.surplus),
+            replicas: size.map_or(0, |size| size.desired),
+            surplus: size.map_or(0, |size| size.surplus),
             stage: plan.map_or(Stage::NotOurs, |plan| plan.stage.clone()),
             why: plan.and_then(|plan| {
                 events::large(object).or_else(|| match &plan.stage {

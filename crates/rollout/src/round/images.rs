@@ -41,6 +41,8 @@ pub(super) struct Images<'a> {
     pub(super) refusals: Refusals<'a>,
     /// Those that admission has given another image.
     rewritten: Vec<&'a PrefetchView>,
+    /// Pull secrets of new pods that ask for none, by namespace and service account.
+    given: HashMap<(&'a str, Option<&'a str>), &'a [String]>,
     /// Only made if it is asked for: it takes all pods.
     by_node: OnceCell<HashMap<&'a str, Vec<&'a PodView>>>,
 }
@@ -72,8 +74,9 @@ impl<'a> Images<'a> {
         }
         let rewritten =
             snapshot.prefetches.iter().filter(|each| each.rewritten.is_some()).map(|each| &**each).collect();
+        let given = secrets::given(&snapshot.prefetches);
         let refusals = Refusals::new(snapshot, now);
-        Self { snapshot, now, attempts, refusals, rewritten, by_node: OnceCell::new() }
+        Self { snapshot, now, attempts, refusals, rewritten, given, by_node: OnceCell::new() }
     }
 
     /// The attempts of a pull, the latest first.

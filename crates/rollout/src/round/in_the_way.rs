@@ -64,7 +64,7 @@ impl Basis<'_, '_> {
 
     fn old_secrets(&self, wish: &Wish<'_>) -> Option<WaitReason> {
         let template = self.wishes.template_of(wish)?;
-        let why = self.images.old_secrets(wish.pod, wish.intent.as_ref().ok()?, Some(template))?;
+        let why = self.images.old_secrets(wish.pod, wish.intent.as_ref().ok()?, template)?;
         Some(WaitReason::PullSecretsChanged(why))
     }
 

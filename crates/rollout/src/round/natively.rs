@@ -28,18 +28,18 @@ impl<'a> Basis<'a, '_> {
             return None;
         }
         let serving = |pod: &_| self.serving(pod, draft);
-        let stand_in = || self.traffic.stand_in_while_unready(operable.pod, &serving);
         let (root, kind) =
             (self.wishes.world.object(&plan.workload.uid)?, registry::of_workload(&plan.workload.group_kind)?);
-        let lacks = |stand_in| matches!(stand_in, StandIn::ExceptOnNode(_) | StandIn::OnOtherNodes(_) | StandIn::None);
-        let is_beside = kind.surges_on_nodes(root) && lacks(stand_in());
-        let is_alone = plan.total == 1 && matches!(stand_in(), StandIn::OnOtherNodes(_) | StandIn::None);
-        let (is_refused, alone) = match (is_beside, is_alone) {
-            (true, _) => {
-                (operable.settings.is_refused_on_its_node(mode), Some("no other pod serves all clients of its node"))
-            }
-            (false, true) => (operable.settings.is_refused_for_long(mode, true), Some("it is the only pod")),
-            (false, false) => (operable.settings.is_refused_for_long(mode, false), None),
+        let surges_on_nodes = kind.surges_on_nodes(root);
+        let stand_in =
+            (surges_on_nodes || plan.total == 1).then(|| self.traffic.stand_in_while_unready(operable.pod, &serving));
+        let has_nobody = matches!(stand_in, Some(StandIn::OnOtherNodes(_) | StandIn::None));
+        let is_alone = plan.total == 1 && has_nobody;
+        let is_beside = surges_on_nodes && (has_nobody || matches!(stand_in, Some(StandIn::ExceptOnNode(_))));
+        let is_refused = if is_beside {
+            operable.settings.is_refused_on_its_node(mode)
+        } else {
+            operable.settings.is_refused_for_long(mode, is_alone)
         };
         if !is_refused {
             return None;
@@ -58,6 +58,11 @@ impl<'a> Basis<'a, '_> {
         if !self.has_clients(operable) || !(is_beside || kind.surge(root).is_ok()) {
             return None;
         }
+        let alone = match (is_beside, is_alone) {
+            (true, _) => Some("no other pod serves all clients of its node"),
+            (false, true) => Some("it is the only pod"),
+            (false, false) => None,
+        };
         let why = format!("{}{no_companion}", operable.settings.loss(mode, alone));
         let write = kind.natively(root, &why)?;
         Some(match plan.opt_in {

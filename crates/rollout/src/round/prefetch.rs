@@ -176,8 +176,9 @@ fn wanted(basis: &Basis<'_, '_>, verdicts: &[PodVerdict]) -> BTreeSet<String> {
     let keys = pulls.flat_map(|pull| {
         let rewritten = rewritten_key(&pull.namespace, &pull.node, &pull.image);
         let anywhere = rewritten_key(&pull.namespace, ANYWHERE, &pull.image);
-        let shows = without_secrets(&pull).key();
-        [pull.key(), shows, rewritten, anywhere, Pull { image: image::unpinned(&pull.image), ..pull }.key()]
+        let shows = without_secrets(&pull).map(|other| other.key());
+        let own = [pull.key(), rewritten, anywhere, Pull { image: image::unpinned(&pull.image), ..pull }.key()];
+        own.into_iter().chain(shows)
     });
     keys.collect()
 }

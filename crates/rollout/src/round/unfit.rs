@@ -85,7 +85,7 @@ impl<'a> Unfits<'_, 'a> {
             self.wishes.plans[index].wishes.iter().filter_map(|wish| self.wishes.by_pod.get(wish.pod.uid.as_str()));
         own.filter(|wish| wish.workload == Some(index)).find_map(|wish| {
             let template = self.wishes.template_of(wish)?;
-            let why = self.images.old_secrets(wish.pod, wish.intent.as_ref().ok()?, Some(template))?;
+            let why = self.images.old_secrets(wish.pod, wish.intent.as_ref().ok()?, template)?;
             Some(format!("{why}, so new pods are needed"))
         })
     }

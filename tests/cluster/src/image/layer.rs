@@ -36,8 +36,10 @@ pub(crate) fn archive(files: &[(String, &[u8])]) -> Result<Vec<u8>> {
     let mut archive = Builder::new(Vec::new());
     let mut append = |path: &str, content: &[u8]| {
         let mut header = Header::new_gnu();
-        header.set_mode(0o644);
+        header.set_mtime(0);
+        header.set_entry_type(EntryType::Regular);
         header.set_size(content.len() as u64);
+        header.set_mode(0o644);
         archive.append_data(&mut header, path, content)
     };
     let packed = files.iter().try_for_each(|(path, content)| append(path, content));
@@ -111,15 +113,7 @@ impl Ballast {
             content.extend(split_mix(&mut state).to_le_bytes());
         }
         content.truncate(self.bytes);
-        let mut archive = Builder::new(Vec::with_capacity(self.bytes + 4096));
-        let mut header = Header::new_gnu();
-        header.set_mtime(0);
-        header.set_entry_type(EntryType::Regular);
-        header.set_size(content.len() as u64);
-        header.set_mode(0o644);
-        let failed = || Error::file("pack", "the image's ballast");
-        archive.append_data(&mut header, "ballast", content.as_slice()).map_err(failed())?;
-        archive.into_inner().map_err(failed())
+        archive(&[("ballast".to_owned(), &content)])
     }
 }
 

@@ -125,13 +125,23 @@ impl Caches {
 
     /// A new process lists everything.
     pub(crate) fn list(&mut self, server: &Server) {
-        let mut listed = Listed(1, &self.inputs);
-        each(&mut listed);
-        debug_assert_eq!(listed.0, KINDS, "workloads, and a row that is listed each");
-        for kind in 0..KINDS {
+        for kind in 0..self.kinds() {
             self.break_until(kind, 0);
         }
         self.deliver(server.now, server);
+    }
+
+    /// How many kinds there are: workloads, and the rows that are listed.
+    pub(crate) fn kinds(&self) -> usize {
+        struct Listed<'a>(&'a Inputs<Feeds>, usize);
+        impl Visit for Listed<'_> {
+            fn visit<R: Input>(&mut self) {
+                self.1 += usize::from(R::of(self.0).list.is_some());
+            }
+        }
+        let mut listed = Listed(&self.inputs, 1);
+        each(&mut listed);
+        listed.1
     }
 
     /// Breaks the watch of one kind: the first is that of workloads, the others are those of the rows. Those of workloads and pods break
@@ -269,18 +279,6 @@ impl Caches {
                 .services
                 .iter()
                 .any(|(key, each)| services.feed.version(key) != Some(number(&each.view.version.resource_version)))
-    }
-}
-
-/// How many kinds there are: workloads, and the rows that are listed.
-pub(crate) const KINDS: usize = 8;
-
-/// Counts them.
-struct Listed<'a>(usize, &'a Inputs<Feeds>);
-
-impl Visit for Listed<'_> {
-    fn visit<R: Input>(&mut self) {
-        self.0 += usize::from(R::of(self.1).list.is_some());
     }
 }
 

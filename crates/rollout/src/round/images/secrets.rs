@@ -1,5 +1,8 @@
 //! Pull secrets: a pod keeps those that it was made with (docs/contract.md#restart-annotations).
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use hitless_api::PullIdentity;
 use hitless_api::pod::PodView;
 use hitless_workloads::{PodIntent, Template};
@@ -17,19 +20,19 @@ impl<'a> Images<'a> {
         &self,
         pod: &PodView,
         intent: &PodIntent,
-        template: Option<&Template>,
+        template: &Template,
     ) -> Option<String> {
+        let PullIdentity { service_account, secrets } = &pod.pull_identity;
+        let given = *self.given.get(&(pod.id.namespace.as_str(), service_account.as_deref()))?;
         // Where the template names some, new pods have no others.
-        let of_template = &template?.content()["spec"]["imagePullSecrets"];
-        let PullIdentity { secrets, .. } = &pod.pull_identity;
-        if of_template.as_array().is_some_and(|named| !named.is_empty()) || intent.operation.containers.is_empty() {
+        let of_template = template.content()["spec"]["imagePullSecrets"].as_array();
+        let names_some = of_template.is_some_and(|named| !named.is_empty());
+        if given.is_empty() || given == secrets.as_slice() || names_some || intent.operation.containers.is_empty() {
             return None;
         }
-        let given = self.given(pod).filter(|given| given.secrets != *secrets)?;
-        let names = given.secrets.join(", ");
+        let names = given.join(", ");
         if secrets.is_empty() {
-            let words = format!("pod {} was made before its service account had pull secrets ({names})", pod.id.name);
-            return Some(words);
+            return Some(format!("pod {} was made before its service account had pull secrets ({names})", pod.id.name));
         }
         let (pull, said) = pulls(pod, intent).find_map(|pull| {
             let said = self.unauthorized(&pull)?;
@@ -43,18 +46,7 @@ impl<'a> Images<'a> {
 
     /// What is fetched beside the pull, so that it shows which pull secrets new pods have: registries have refused it to those of the pod.
     pub(in crate::round) fn of_new_pods(&self, pull: &Pull) -> Option<Pull> {
-        let other = without_secrets(pull);
-        (!pull.identity.secrets.is_empty() && self.unauthorized(pull).is_some()).then_some(other)
-    }
-
-    /// What admission gave the latest prefetch pod of the namespace and service account that asked for no pull secrets.
-    fn given(&self, pod: &PodView) -> Option<&'a PullIdentity> {
-        let is_like = |prefetch: &&PrefetchView| {
-            let account = prefetch.given.as_ref().map(|given| &given.service_account);
-            prefetch.pod.namespace == pod.id.namespace && account == Some(&pod.pull_identity.service_account)
-        };
-        let like = self.snapshot.prefetches.iter().map(|prefetch| &**prefetch).filter(is_like);
-        like.max_by_key(|prefetch| (prefetch.created, &prefetch.pod.name))?.given.as_ref()
+        without_secrets(pull).filter(|_| self.unauthorized(pull).is_some())
     }
 
     /// That registries refuse the image to the pull secrets, in several attempts, in their words.
@@ -77,8 +69,19 @@ impl<'a> Images<'a> {
     }
 }
 
-/// The same pull as a new pod makes it whose template names no pull secrets.
-pub(in crate::round) fn without_secrets(pull: &Pull) -> Pull {
-    let identity = PullIdentity { secrets: Vec::new(), ..pull.identity.clone() };
-    Pull { identity, ..pull.clone() }
+/// The same pull as a new pod makes it whose template names no pull secrets; `None`: it is no other.
+pub(in crate::round) fn without_secrets(pull: &Pull) -> Option<Pull> {
+    let identity = || PullIdentity { secrets: Vec::new(), ..pull.identity.clone() };
+    (!pull.identity.secrets.is_empty()).then(|| Pull { identity: identity(), ..pull.clone() })
+}
+
+/// What admission gave the latest prefetch pod that asked for no pull secrets, by namespace and service account.
+pub(super) fn given(prefetches: &[Arc<PrefetchView>]) -> HashMap<(&str, Option<&str>), &[String]> {
+    let mut oldest_first: Vec<&PrefetchView> = prefetches.iter().map(|prefetch| &**prefetch).collect();
+    oldest_first.sort_by_key(|prefetch| (prefetch.created, &prefetch.pod.name));
+    let given = oldest_first.into_iter().filter_map(|prefetch| {
+        let PullIdentity { service_account, secrets } = prefetch.given.as_ref()?;
+        Some(((prefetch.pod.namespace.as_str(), service_account.as_deref()), secrets.as_slice()))
+    });
+    given.collect()
 }
