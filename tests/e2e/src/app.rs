@@ -91,11 +91,7 @@ impl App {
     }
 
     fn create_by(kubectl: Kubectl, shape: &Shape) -> anyhow::Result<Self> {
-        let labels = if shape.gate { json!({"hitless.dev/gate": "enabled"}) } else { json!({}) };
-        kubectl.feed(
-            &["apply"],
-            &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": kubectl.namespace(), "labels": labels}}),
-        )?;
+        apply_namespace(&kubectl, shape)?;
         kubectl.feed(&["apply"], &service("web", &json!({})))?;
         if shape.workload == Workload::StatefulSet {
             kubectl.feed(&["apply"], &service(HEADLESS, &json!({"clusterIP": "None"})))?;
@@ -176,6 +172,21 @@ impl App {
             .into_iter()
             .filter(|rs| rs["spec"]["replicas"] != 0 || rs["status"]["replicas"].as_i64().unwrap_or(0) > 0)
             .collect())
+    }
+}
+
+/// One of that name that is still being deleted, after a test that runs once more, takes all that is made in it with it.
+fn apply_namespace(kubectl: &Kubectl, shape: &Shape) -> anyhow::Result<()> {
+    let labels = if shape.gate { json!({"hitless.dev/gate": "enabled"}) } else { json!({}) };
+    let name = kubectl.namespace();
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}});
+    loop {
+        let applied = kubectl.feed(&["apply", "-o=json"], &namespace)?;
+        let applied: Value = serde_json::from_str(&applied).context("kubectl apply did not print JSON")?;
+        if applied["metadata"]["deletionTimestamp"].is_null() {
+            return Ok(());
+        }
+        kubectl.run(&["wait", "--for=delete", &format!("namespace/{name}"), "--timeout=120s"])?;
     }
 }
 

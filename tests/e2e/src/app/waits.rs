@@ -53,7 +53,12 @@ impl App {
         if self.workload != Workload::Deployment {
             self.wait_unheld()?;
         }
-        self.kubectl.run(&["rollout", "status", self.workload.web(), &format!("--timeout={}s", PATIENCE.as_secs())])
+        let timeout = format!("--timeout={}s", PATIENCE.as_secs());
+        self.kubectl.run(&["rollout", "status", self.workload.web(), &timeout]).with_context(|| {
+            let text = |objects| serde_json::to_string(&objects).unwrap_or_default();
+            let (workloads, pods) = (text(self.workloads.objects()), text(self.pods.objects()));
+            format!("{workloads}\npods: {pods}\nEvents: {:#?}", self.told().unwrap_or_default())
+        })
     }
 
     /// Waits until the workload is neither held nor paused and its newest spec was seen.
