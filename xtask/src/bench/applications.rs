@@ -2,6 +2,7 @@
 //! a Service for each pod …), each rolled out with hitless and natively at the same time: what clients lost, and whether what was said
 //! to be done was done.
 
+mod by_hand;
 mod case;
 mod further;
 mod reports;
@@ -219,13 +220,14 @@ fn measure_all(
     })
 }
 
-/// Both at the same time, so that both have the same machine; one after the other where both want the same ports of the nodes.
+/// Both at the same time, so that both have the same machine; one after the other where both want the same ports of the nodes, or what is
+/// done by hand for one of them is felt by the other.
 fn measure(options: &Applications, stack: &Stack, case: &Case) -> anyhow::Result<Vec<Figure>> {
     let longest = Duration::from_secs(options.seconds);
     let rollouts = |way| run::rollouts(stack, case, way, options.rollouts, longest);
     let (ours, native) = std::thread::scope(|scope| {
         let ours = scope.spawn(|| rollouts(run::Way::Hitless));
-        if case.takes_ports_of_nodes() {
+        if case.takes_ports_of_nodes() || case.is_alone {
             return (ours.join(), scope.spawn(|| rollouts(run::Way::Native)).join());
         }
         let native = scope.spawn(|| rollouts(run::Way::Native));

@@ -98,6 +98,10 @@ impl Case {
         Self { replicas: 1, ..self }
     }
 
+    pub(super) fn replicas(self, replicas: u32) -> Self {
+        Self { replicas, ..self }
+    }
+
     pub(super) fn of(self, kind: Workload) -> Self {
         // On each of the cluster's nodes.
         let replicas = if kind == Workload::DaemonSet { 2 } else { self.replicas };

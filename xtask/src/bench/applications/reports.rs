@@ -1,12 +1,12 @@
 //! Applications of public reports, in our own words; the numbers are those of the collection in which they were first tried.
 
-use hitless_e2e::Stack;
 use hitless_e2e::app::Workload;
 use hitless_e2e::stack::image;
 use hitless_e2e::traffic::Rate;
 use serde_json::{Value, json};
 
-use super::case::{Brought, Case, Change, Moment, echo, node, version};
+use super::by_hand::{LOADED, SHARE, cordon, fill, load};
+use super::case::{Brought, Case, Change, echo, node, version};
 
 /// Two words that a configuration may have.
 fn word(rollout: usize) -> String {
@@ -29,18 +29,9 @@ fn injection(namespace: &str, rollout: usize) -> Vec<Value> {
          env: [Object.spec.containers.env{{name: \"PORT\", value: \"15090\"}}]}}]}}}}",
         image("echo", injected(rollout))
     );
-    let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]});
-    let spaces = json!({"matchLabels": {"kubernetes.io/metadata.name": namespace}});
     let is_web = "object.metadata.?labels[?\"app\"].orValue(\"\") == \"web\"";
-    vec![
-        json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingAdmissionPolicy", "metadata": {"name": name},
-            "spec": {"reinvocationPolicy": "IfNeeded", "failurePolicy": "Fail",
-                "matchConstraints": {"namespaceSelector": spaces, "resourceRules": [rule]},
-                "matchConditions": [{"name": "web", "expression": is_web}],
-                "mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": proxy}}]}}),
-        json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingAdmissionPolicyBinding",
-            "metadata": {"name": name}, "spec": {"policyName": name}}),
-    ]
+    let mutation = json!({"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": proxy}});
+    new_pods_get(namespace, &name, is_web, &mutation)
 }
 
 /// The proxy's version does not change in the first rollout.
@@ -146,26 +137,43 @@ pub(super) fn cases() -> Vec<Case> {
             .by_hand(load)
             .pod(&json!({"containers": [echo(&json!({"image": LOADED}))]})),
         Case::echo("o06-cordoned-node").of(Workload::DaemonSet).alone().by_hand(cordon),
+        Case::echo("o07-full-nodes")
+            .replicas(4)
+            .alone()
+            .by_hand(fill)
+            .pod(&json!({"containers": [echo(&json!({"resources": {"requests": {"cpu": SHARE}}}))]})),
+        Case::echo("o22-mirrored-image").beside(mirror).brought(Brought::Container("web", mirrored)),
     ]
 }
 
-/// An image that was loaded into the nodes, and that no registry has.
-const LOADED: &str = "loaded.test/echo:v1";
-
-fn load(stack: &Stack, moment: Moment) -> anyhow::Result<()> {
-    match moment {
-        Moment::Before => stack.load_echo(LOADED),
-        Moment::Serving | Moment::Over => Ok(()),
-    }
+/// What a webhook of a registry's mirror does to new pods of a namespace.
+fn mirror(namespace: &str, _rollout: usize) -> Vec<Value> {
+    let name = format!("mirror-{namespace}");
+    let replace = "[JSONPatch{op: \"replace\", path: \"/spec/containers/0/image\", \
+                   value: object.spec.containers[0].image.replace(\"hitless.test/\", \"mirror.hitless.test/\")}]";
+    let not_yet = "!object.spec.containers[0].image.startsWith(\"mirror.\")";
+    let mutation = json!({"patchType": "JSONPatch", "jsonPatch": {"expression": replace}});
+    new_pods_get(namespace, &name, not_yet, &mutation)
 }
 
-fn cordon(stack: &Stack, moment: Moment) -> anyhow::Result<()> {
-    let verb = match moment {
-        Moment::Before => return Ok(()),
-        Moment::Serving => "cordon",
-        Moment::Over => "uncordon",
-    };
-    stack.system().run(&[verb, "n2"]).map(drop)
+/// A policy, and its binding, that changes pods of the application when they are made.
+fn new_pods_get(namespace: &str, name: &str, condition: &str, mutation: &Value) -> Vec<Value> {
+    let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]});
+    let spaces = json!({"matchLabels": {"kubernetes.io/metadata.name": namespace}});
+    vec![
+        json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingAdmissionPolicy", "metadata": {"name": name},
+            "spec": {"reinvocationPolicy": "IfNeeded", "failurePolicy": "Fail",
+                "matchConstraints": {"namespaceSelector": spaces, "resourceRules": [rule]},
+                "matchConditions": [{"name": "wanted", "expression": condition}],
+                "mutations": [mutation]}}),
+        json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingAdmissionPolicyBinding",
+            "metadata": {"name": name}, "spec": {"policyName": name}}),
+    ]
+}
+
+/// Under the mirror's name.
+fn mirrored(rollout: usize) -> String {
+    format!("mirror.{}", image("echo", version(rollout)))
 }
 
 /// O-10: each second version migrates for a minute at its start.

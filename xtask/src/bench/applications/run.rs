@@ -112,7 +112,7 @@ fn one(stack: &Stack, app: &App, case: &Case, way: Way, rollout: usize, longest:
     traffic.wait_for_requests(2 * RATE.per_second(), PATIENCE)?;
     beside(&app.kubectl, case, rollout, "apply")?;
     if let Brought::Container(name, image) = case.brought {
-        wait_injected(app, name, &image(rollout))?;
+        wait_injected(app, name, rollout, image)?;
     }
     // Times in the API are whole seconds.
     let (since, begin) = (Timestamp::from_second(Timestamp::now().as_second())?, Instant::now());
@@ -188,16 +188,18 @@ fn wait(stack: &Stack, app: &App, way: Way, longest: Duration) -> anyhow::Result
     Ok((output.status.code(), said.lines().last().unwrap_or_default().to_owned()))
 }
 
-/// Waits until the API server puts this image into new pods: it knows of a changed policy a little later than of the change.
-fn wait_injected(app: &App, container_name: &str, image: &str) -> anyhow::Result<()> {
+/// Waits until the API server gives new pods this image: it knows of a changed policy a little later than of the change. A container of
+/// the template still has the version before.
+fn wait_injected(app: &App, name: &str, rollout: usize, image: fn(usize) -> String) -> anyhow::Result<()> {
     let mut pod = app.kubectl.get(&[app.workload.web()])?["spec"]["template"].take();
+    let image = image(if container(&pod["spec"], name).is_null() { rollout } else { rollout - 1 });
     pod["apiVersion"] = "v1".into();
     pod["kind"] = "Pod".into();
     pod["metadata"]["name"] = "injected".into();
     until_answered(|| {
         let made = app.kubectl.feed(&["create", "--dry-run=server", "-o=json"], &pod)?;
         let made: Value = serde_json::from_str(&made)?;
-        ensure!(container(&made["spec"], container_name)["image"] == image, "{image} is not put into new pods");
+        ensure!(container(&made["spec"], name)["image"] == image, "{image} is not put into new pods");
         Ok(())
     })
 }
@@ -227,7 +229,7 @@ fn missing_now(app: &App, case: &Case, rollout: usize, since: Timestamp) -> anyh
         let name = pod["metadata"]["name"].as_str().unwrap_or_default();
         let fault = match () {
             () if !is_ready(pod) => "is not Ready".to_owned(),
-            () if !has_images(pod, template) => {
+            () if !has_images(pod, template, case) => {
                 format!("has other images than the template: {}", pod["spec"]["containers"])
             }
             () if is_restart && !is_young(pod, template, since) => "has containers of before".to_owned(),
@@ -253,10 +255,12 @@ fn container<'a>(spec: &'a Value, name: &str) -> &'a Value {
     all.into_iter().find(|one| one["name"] == name).unwrap_or(&Value::Null)
 }
 
-/// What an operation adds to a reference (a digest, a tag of its own) names the same image.
-fn has_images(pod: &Value, template: &Value) -> bool {
+/// What an operation adds to a reference (a digest, a tag of its own) names the same image. A container whose image the case names
+/// itself is another question.
+fn has_images(pod: &Value, template: &Value, case: &Case) -> bool {
     let name = |container: &Value| unpinned(container["image"].as_str().unwrap_or_default());
-    let mut wanted = template.as_array().into_iter().flatten();
+    let is_told = |wanted: &Value| matches!(case.brought, Brought::Container(name, _) if wanted["name"] == name);
+    let mut wanted = template.as_array().into_iter().flatten().filter(|wanted| !is_told(wanted));
     wanted.all(|wanted| {
         let has = container(&pod["spec"], wanted["name"].as_str().unwrap_or_default());
         name(has) == name(wanted)

@@ -1,0 +1,80 @@
+//! What somebody does to the cluster beside an application.
+
+use std::sync::Arc;
+
+use anyhow::ensure;
+use hitless_e2e::stack::image;
+use hitless_e2e::until::until_answered;
+use hitless_e2e::{Kubectl, Stack};
+use serde_json::{Value, json};
+
+use super::case::Moment;
+
+/// An image that was loaded into the nodes, and that no registry has.
+pub(super) const LOADED: &str = "loaded.test/echo:v1";
+
+pub(super) fn load(stack: &Stack, moment: Moment) -> anyhow::Result<()> {
+    match moment {
+        Moment::Before => stack.load_echo(LOADED),
+        Moment::Serving | Moment::Over => Ok(()),
+    }
+}
+
+pub(super) fn cordon(stack: &Stack, moment: Moment) -> anyhow::Result<()> {
+    let verb = match moment {
+        Moment::Before => return Ok(()),
+        Moment::Serving => "cordon",
+        Moment::Over => "uncordon",
+    };
+    stack.system().run(&[verb, "n2"]).map(drop)
+}
+
+/// What each pod of the full cluster asks for.
+pub(super) const SHARE: &str = "200m";
+
+/// Has as many other pods run as find room, so that no node has room for another pod of the application.
+pub(super) fn fill(stack: &Stack, moment: Moment) -> anyhow::Result<()> {
+    let space = Kubectl::new(Arc::clone(&stack.cluster), "default");
+    match moment {
+        Moment::Before => Ok(()),
+        Moment::Serving => fill_up(&space),
+        Moment::Over => space.run(&["delete", "deployment/filler", "--cascade=foreground", "--timeout=120s"]).map(drop),
+    }
+}
+
+fn fill_up(space: &Kubectl) -> anyhow::Result<()> {
+    /// Pods more at a time, until one finds no room.
+    const MORE: usize = 5;
+    let labels = json!({"app": "filler"});
+    let container = json!({"name": "filler", "image": image("echo", "v1"), "resources": {"requests": {"cpu": SHARE}}});
+    let mut deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "filler"},
+        "spec": {"replicas": 0, "selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels},
+            "spec": {"terminationGracePeriodSeconds": 1, "containers": [container]}}}});
+    for replicas in (MORE..).step_by(MORE) {
+        deployment["spec"]["replicas"] = replicas.into();
+        space.feed(&["apply"], &deployment)?;
+        let placed = until_answered(|| placed(space, replicas))?;
+        if placed < replicas {
+            // Those without a node go first.
+            space.run(&["scale", "deployment/filler", &format!("--replicas={placed}")])?;
+            return until_answered(|| {
+                let pods = space.list(&["pods", "-l", "app=filler"])?;
+                ensure!(pods.len() == placed, "{} pods fill the nodes, {placed} are wanted", pods.len());
+                Ok(())
+            });
+        }
+    }
+    Ok(())
+}
+
+/// How many of the pods have a node, once the scheduler has looked at all.
+fn placed(space: &Kubectl, replicas: usize) -> anyhow::Result<usize> {
+    let pods = space.list(&["pods", "-l", "app=filler"])?;
+    let scheduled = |pod: &Value| {
+        let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+        conditions.find_map(|condition| (condition["type"] == "PodScheduled").then(|| condition["status"] == "True"))
+    };
+    let looked_at: Vec<bool> = pods.iter().filter_map(scheduled).collect();
+    ensure!(looked_at.len() == replicas, "the scheduler has looked at {} of {replicas} pods", looked_at.len());
+    Ok(looked_at.into_iter().filter(|has_node| *has_node).count())
+}
