@@ -83,10 +83,8 @@ const PODS: Program = ("hitless-api", "pods");
 /// A process of its own for each, so that the memory is that of what is measured.
 pub(super) fn measure<T: DeserializeOwned>((package, example): Program, arguments: &[&str]) -> anyhow::Result<T> {
     let mut cargo = cargo();
-    // One unit, as in what is shipped, so that its small functions are inlined.
-    cargo.args(["--config", "profile.sim.package.hitless-gate.codegen-units=1"]);
     cargo
-        .args(["run", "--quiet", "--profile", "sim", "--package", package, "--example", example, "--"])
+        .args(["run", "--quiet", "--profile", "bench", "--package", package, "--example", example, "--"])
         .args(arguments);
     let output = cargo.stderr(Stdio::inherit()).output().context("starting cargo")?;
     ensure!(output.status.success(), "the measuring program ended with {}", output.status);

@@ -23,7 +23,7 @@ pub(super) struct Crowd {
 pub(super) fn measure(connections: u32) -> anyhow::Result<Crowd> {
     let mut cargo = cargo();
     // Without optimisation it is the compiler that is measured.
-    cargo.args(["test", "--profile", "sim", "-p", "hitless-agent", "--test", "crowd", "--", "measure"]);
+    cargo.args(["test", "--profile", "bench", "-p", "hitless-agent", "--test", "crowd", "--", "measure"]);
     cargo.arg(connections.to_string());
     let output = cargo.stderr(Stdio::inherit()).output().context("cargo test")?;
     ensure!(output.status.success(), "the measuring program failed");
