@@ -22,8 +22,8 @@ pub mod selected;
 pub mod serve;
 pub mod socket;
 mod state;
-pub mod strangers;
 pub mod task;
+pub mod untrusted;
 mod wait;
 
 use axum::Router;

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use hitless_api::GroupKind;
 use hitless_api::pod::PodView;
 use hitless_gate::Settings;
+use hitless_rollout::foreign_manager::PresentManagers;
 use hitless_rollout::gate_cache::GateCache;
 use hitless_rollout::guard::Guards;
-use hitless_rollout::kuperator::{self, Kuperator};
 use hitless_rollout::round::{Explanation, explain};
 use hitless_rollout::snapshot::{LeftOut, Snapshot as Cluster, Unread as NamespaceUnread};
 use hitless_store::inputs::Part;
@@ -44,8 +44,8 @@ pub(crate) struct Snapshot {
     pub(crate) settings: Settings,
     /// What the controller is told to look after; `None`: that is not known, and everything is assumed.
     pub(crate) installed: Option<Installed>,
-    /// KusionStack's own manager, if the user may see it and it is there.
-    pub(crate) kuperator: Option<Kuperator>,
+    /// The managers that are there and that kinds come from, if the user may see them.
+    pub(crate) managers: PresentManagers,
     /// Which policies keep native controllers from rolling what has opted in, if the user may see them.
     pub(crate) guards: Option<Guards>,
     /// On which nodes agents may be, if the user may see their DaemonSet.
@@ -83,7 +83,7 @@ impl Snapshot {
         cluster.guards.clone_from(&self.guards);
         let full = Interest::full_of(&cluster.objects).into_iter();
         cluster.left_out.extend(full.map(|name| (name, LeftOut { unread: NamespaceUnread::TooMuch, since: now })));
-        cluster.as_observer(now).leaving_alone(&self.installed(), self.kuperator.clone())
+        cluster.as_observer(now).leaving_alone(&self.installed(), self.managers.clone())
     }
 
     /// What the controller looks after.
@@ -94,14 +94,14 @@ impl Snapshot {
     /// Whether the controller acts on OperationJobs.
     pub(crate) fn serves_jobs(&self) -> bool {
         let is_on = |holder: &Holder| holder.own() == Some(&OPERATION_JOB.group_kind) && self.installed().has(*holder);
-        self.kuperator.is_none()
+        self.managers.of_kind(&OPERATION_JOB.group_kind).is_none()
             && !self.unlisted.contains(&OPERATION_JOB.plural)
             && registry::holders().any(|holder| is_on(&holder))
     }
 
     /// Why workloads of the kind are left alone, if they are.
     pub(crate) fn left_alone(&self, kind: &GroupKind) -> Option<String> {
-        let left = kuperator::left(&self.installed(), self.kuperator.as_ref()).any(|left| left == kind);
+        let left = self.managers.left(&self.installed()).any(|left| left == kind);
         let off = || {
             format!(
                 "the controller does not look after them: {} does not name their component, or {} names them",
@@ -109,7 +109,7 @@ impl Snapshot {
                 Installed::SWITCHED_OFF
             )
         };
-        left.then(|| self.kuperator.as_ref().map_or_else(off, ToString::to_string))
+        left.then(|| self.managers.of_kind(kind).map_or_else(off, ToString::to_string))
     }
 
     /// What the controller decides now, and why; in detail of the pods for which `asked` holds.
@@ -119,7 +119,7 @@ impl Snapshot {
 
     /// What the reader has to know about the whole: who does not do his part, and what was not read, in one note however much it is.
     pub(crate) fn notes(&self) -> Vec<String> {
-        let left = self.kuperator.iter().map(|there| format!("{there}; hitless leaves its kinds to it"));
+        let left = self.managers.iter().map(|there| format!("{there}; hitless leaves its kinds to it"));
         let unread = unread::notes(&self.unread);
         self.controller.trouble().into_iter().chain(left).chain(self.unguarded_notes()).chain(unread).collect()
     }

@@ -12,14 +12,14 @@ use futures::future::try_join_all;
 
 use hitless_api::names;
 use hitless_api::pod::PodView;
+use hitless_rollout::foreign_manager::{LeaseView, PresentManager, PresentManagers};
 use hitless_rollout::guard::Guards;
-use hitless_rollout::kuperator::{self, Kuperator, LeaseView};
 use hitless_rollout::snapshot::{Unknown, agents};
 use hitless_runtime::admission;
 use hitless_store::api_resource;
 use hitless_store::inputs::rows::{Ledgers, Nodes, Pods, Providers, Services};
 use hitless_store::inputs::{Input, Select, Turn, namespaced};
-use hitless_workloads::{Placement, kind, registry};
+use hitless_workloads::{Component, ForeignManager, Placement, kind, registry};
 use jiff::Timestamp;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
@@ -112,8 +112,8 @@ async fn read_all(client: &Client, scope: &Scope) -> Result<Snapshot, Failure> {
     snapshot.events = optional(Some(EVENTS), events, unread)?.unwrap_or_default();
     let agents = optional(Some(AGENTS), agents, unread)?.unwrap_or_default();
     snapshot.unlisted = unlisted;
-    (snapshot.kuperator, snapshot.guards, snapshot.placement) =
-        futures::join!(kuperator(client), guards(client), placement(client));
+    (snapshot.managers, snapshot.guards, snapshot.placement) =
+        futures::join!(present_managers(client), guards(client), placement(client));
     snapshot = snapshot.with_controller(controllers.as_deref()).with_objects(objects.concat());
     let mut reads_all = matches!(scope, Scope::All);
     if snapshot.counts_cluster_wide() && scope.besides_system().is_some() {
@@ -155,22 +155,28 @@ fn agents_pods() -> ListParams {
     ListParams::default().labels(&format!("{}={}", names::APP_LABEL, names::AGENT))
 }
 
-/// KusionStack's own manager, if it is there and the user may see it: few may read what it is seen by, and it is in few clusters, so
-/// that this is not noted as missing. The controller says it on the objects, too.
-pub(crate) async fn kuperator(client: &Client) -> Option<Kuperator> {
-    let lease: Api<Lease> = Api::namespaced(client.clone(), kuperator::NAMESPACE);
-    let [mutating, validating] = kuperator::WEBHOOKS;
+/// The managers that kinds come from, if they are there and the user may see them: few may read what they are seen by, and they are in
+/// few clusters, so that this is not noted as missing. The controller says it on the objects, too.
+pub(crate) async fn present_managers(client: &Client) -> PresentManagers {
+    let found = Component::OPTIONAL.into_iter().filter_map(|component| Some((component, component.manager()?)));
+    let seen = found.map(|(component, manager)| async move { Some((component, present(client, manager).await?)) });
+    futures::future::join_all(seen).await.into_iter().flatten().collect()
+}
+
+async fn present(client: &Client, manager: &'static ForeignManager) -> Option<PresentManager> {
+    let lease: Api<Lease> = Api::namespaced(client.clone(), manager.namespace);
     let first: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
     let second: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
     let (lease, first, second) = futures::join!(
-        lease.get_opt(kuperator::LEASE),
-        first.get_metadata_opt(mutating),
-        second.get_metadata_opt(validating)
+        lease.get_opt(manager.lease),
+        first.get_metadata_opt(manager.mutating),
+        second.get_metadata_opt(manager.validating)
     );
-    let lease = lease.ok().flatten().and_then(|lease| LeaseView::of(&lease));
-    let names = [first.map(|found| found.map(|_| mutating)), second.map(|found| found.map(|_| validating))];
+    let lease = lease.ok().flatten().and_then(|lease| LeaseView::of(manager, &lease));
+    let names =
+        [first.map(|found| found.map(|_| manager.mutating)), second.map(|found| found.map(|_| manager.validating))];
     let names: Vec<String> = names.into_iter().filter_map(|found| found.ok().flatten()).map(str::to_owned).collect();
-    Kuperator::seen(lease.as_ref(), &names, Timestamp::now())
+    PresentManager::seen(manager, lease.as_ref(), &names, Timestamp::now())
 }
 
 /// Which policies keep native controllers from rolling what has opted in. Few may read them: the controller says it on the objects, too.

@@ -32,9 +32,9 @@ use crate::metrics::Metrics;
 use crate::traffic::Traffic;
 use crate::watches::Caches;
 use crate::writer::{Outcome, Writer};
+use hitless_rollout::foreign_manager::PresentManagers;
 use hitless_rollout::gate_cache::GateCache;
 use hitless_rollout::guard::Guards;
-use hitless_rollout::kuperator::Kuperator;
 use hitless_rollout::prefetch;
 use hitless_rollout::reload::Uses;
 use hitless_rollout::round::{Read, Round, Step, round};
@@ -96,8 +96,8 @@ struct State {
     event_debounce: EventDebounce<Instant>,
     /// Since when writes of a later epoch have been seen.
     later_epoch_since: Option<Instant>,
-    /// What was last seen of KusionStack's own manager, for the log.
-    kuperator: Option<Kuperator>,
+    /// The managers that were there last, for the log.
+    managers: PresentManagers,
     heartbeat: Heartbeat,
 }
 
@@ -118,7 +118,7 @@ impl Controller {
             traffic: Traffic::new(self.client.clone(), self.leadership.clone(), Arc::clone(&self.wake)),
             event_debounce: EventDebounce::default(),
             later_epoch_since: None,
-            kuperator: None,
+            managers: PresentManagers::default(),
             heartbeat,
         };
         let mut next = Instant::now();
@@ -140,7 +140,7 @@ impl Controller {
     /// One round; says when the next one is due even if nothing changes.
     async fn run_round(&mut self, state: &mut State) -> Instant {
         let State { memory, reading, retries, approval_calls, traffic, heartbeat, .. } = state;
-        let State { event_debounce, later_epoch_since, kuperator, .. } = state;
+        let State { event_debounce, later_epoch_since, managers, .. } = state;
         let latest = Instant::now() + ROUND_AT_LEAST_EVERY;
         if !self.caches.synced() {
             return latest;
@@ -159,14 +159,14 @@ impl Controller {
             traffic.end_of_term();
             return latest;
         }
-        if look.snapshot.kuperator != *kuperator {
-            match &look.snapshot.kuperator {
-                Some(there) => tracing::warn!("{there}; its kinds are left to it"),
-                None => {
-                    tracing::info!("KusionStack's own manager is gone; its kinds that are on are looked after here");
-                }
+        if look.snapshot.managers != *managers {
+            for there in look.snapshot.managers.iter() {
+                tracing::warn!("{there}; its kinds are left to it");
             }
-            kuperator.clone_from(&look.snapshot.kuperator);
+            for gone in managers.names().filter(|name| !look.snapshot.managers.names().any(|there| there == *name)) {
+                tracing::info!("{gone} is gone; its kinds that are on are looked after here");
+            }
+            managers.clone_from(&look.snapshot.managers);
         }
         let mut missing = Missing::of(&look, memory, leadership.epoch);
         if self.read_missing(&missing, memory, reading, heartbeat).await {

@@ -1,6 +1,7 @@
 //! The watched caches, and the snapshot that is taken of them.
 
 mod known_pods;
+mod managers;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,20 +9,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use hitless_api::{GroupKind, ObjectRef, TransitionLedger, names};
-use hitless_rollout::kuperator::{self, Kuperator, LeaseView};
+use hitless_rollout::foreign_manager::PresentManagers;
 use hitless_rollout::snapshot::{Namespaces, Snapshot};
 use hitless_runtime::readiness::Readiness;
 use hitless_runtime::shutdown::BoxError;
 use hitless_runtime::watch::{self, Cache, Definition, Listing, Outline, Selection, Source};
 use hitless_runtime::write::{WriteError, Writes};
 use hitless_store::inputs::rows::Pods;
-use hitless_store::inputs::{Input, Inputs, Select, Visit, each};
+use hitless_store::inputs::{Input, Inputs, Visit, each};
 use hitless_store::{Cached, Empty, api_resource};
 use hitless_workloads::interest::Interest;
-use hitless_workloads::{Component, Holder, Installed, KINDS, Kind, Object, REQUESTS, Resource, large, registry};
+use hitless_workloads::{Holder, Installed, KINDS, Kind, Object, REQUESTS, Resource, large, registry};
 use jiff::Timestamp;
-use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
-use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::DynamicObject;
 use kube::{Api, Client};
 use serde::de::DeserializeOwned;
@@ -30,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 
 use known_pods::KnownPods;
 pub(crate) use known_pods::UnreadPods;
+use managers::ManagerCaches;
 
 /// Objects in one page of a list.
 const PAGED: Listing = Listing::Paged(500);
@@ -46,40 +46,7 @@ pub struct Caches {
     interest: Arc<Mutex<Interest>>,
     known_pods: Arc<KnownPods>,
     installed: Arc<Installed>,
-    kuperator: KuperatorCaches,
-}
-
-/// By what KusionStack's own manager is seen. They are filled only where a component of KusionStack's is installed.
-#[derive(Clone)]
-struct KuperatorCaches {
-    leases: Cache<Lease, LeaseView>,
-    mutating: Cache<MutatingWebhookConfiguration, String>,
-    validating: Cache<ValidatingWebhookConfiguration, String>,
-}
-
-impl KuperatorCaches {
-    fn new(wake: &Arc<Notify>, metrics: &watch::Metrics) -> Self {
-        let (wake, metrics) = (|| wake.clone(), || metrics.clone());
-        Self {
-            leases: Cache::new("Lease", |lease| LeaseView::of(&lease), wake(), metrics()),
-            mutating: Cache::new(
-                "MutatingWebhookConfiguration",
-                |each: MutatingWebhookConfiguration| each.metadata.name,
-                wake(),
-                metrics(),
-            ),
-            validating: Cache::new(
-                "ValidatingWebhookConfiguration",
-                |each: ValidatingWebhookConfiguration| each.metadata.name,
-                wake(),
-                metrics(),
-            ),
-        }
-    }
-
-    fn synced(&self) -> bool {
-        self.leases.synced() && self.mutating.synced() && self.validating.synced()
-    }
+    managers: Arc<[ManagerCaches]>,
 }
 
 /// The objects of one resource of workloads' kinds.
@@ -95,7 +62,13 @@ impl Caches {
     /// Empty caches that notify `wake`, for what is installed.
     #[must_use]
     pub fn new(installed: &Installed, wake: &Arc<Notify>, metrics: &watch::Metrics) -> Self {
-        Self { installed: Arc::new(installed.clone()), ..Self::of(registry::resources_of(installed), wake, metrics) }
+        let managers =
+            installed.components.iter().filter_map(|component| ManagerCaches::new(*component, wake, metrics));
+        Self {
+            installed: Arc::new(installed.clone()),
+            managers: managers.collect(),
+            ..Self::of(registry::resources_of(installed), wake, metrics)
+        }
     }
 
     fn of(
@@ -110,7 +83,7 @@ impl Caches {
         let pods = empty.viewing::<Pods>(move |pod| known.view(&pod));
         Self {
             installed: Arc::default(),
-            kuperator: KuperatorCaches::new(wake, metrics),
+            managers: Arc::default(),
             objects: resources
                 .map(|(holder, resource)| {
                     let interest = Arc::clone(&interest);
@@ -145,39 +118,13 @@ impl Caches {
         let mut inputs = WatchInputs { start: &start, inputs: &self.inputs, watches: objects.collect() };
         each(&mut inputs);
         let WatchInputs { mut watches, .. } = inputs;
-        if self.looks_for_kuperator() {
-            let [mutating, validating] = kuperator::WEBHOOKS;
-            let KuperatorCaches { leases, mutating: first, validating: second } = &self.kuperator;
-            let named = |name| Select::Named(name).watch(PAGED);
-            watches.extend([
-                start.watch("leases", Api::<Lease>::all(client.clone()), named(kuperator::LEASE), leases),
-                start.watch(
-                    "mutating webhooks",
-                    Api::<MutatingWebhookConfiguration>::all(client.clone()),
-                    named(mutating),
-                    first,
-                ),
-                start.watch(
-                    "validating webhooks",
-                    Api::<ValidatingWebhookConfiguration>::all(client.clone()),
-                    named(validating),
-                    second,
-                ),
-            ]);
-        }
+        watches.extend(self.managers.iter().flat_map(|manager| manager.watches(&start)));
         watches
     }
 
-    fn looks_for_kuperator(&self) -> bool {
-        self.installed.components.contains(&Component::KusionStack)
-    }
-
-    /// KusionStack's own manager, if it is there.
-    fn kuperator(&self, now: Timestamp) -> Option<Kuperator> {
-        let KuperatorCaches { leases, mutating, validating } = &self.kuperator;
-        let webhooks = mutating.values().into_iter().chain(validating.values());
-        let webhooks: Vec<String> = webhooks.map(|name| String::clone(&name)).collect();
-        Kuperator::seen(leases.values().first().map(|lease| &**lease), &webhooks, now)
+    /// The managers that are there and that kinds come from.
+    fn present(&self, now: Timestamp) -> PresentManagers {
+        self.managers.iter().filter_map(|manager| manager.present(now)).collect()
     }
 
     /// Newest resourceVersion of a NodeTransition that was read.
@@ -192,7 +139,7 @@ impl Caches {
     pub fn synced(&self) -> bool {
         self.objects.iter().all(|objects| objects.cache.synced() || objects.cache.unreadable())
             && self.inputs.synced()
-            && (!self.looks_for_kuperator() || self.kuperator.synced())
+            && self.managers.iter().all(ManagerCaches::synced)
     }
 
     /// Reads a workload and its namespace's ledger afresh. What is gone stays until the watch tells.
@@ -266,7 +213,7 @@ impl Caches {
         let unreadable = self.unreadable();
         let is_readable = |object: &Arc<Object>| !unreadable.contains(&object.id.group_kind);
         let objects = all.into_iter().filter(is_readable).collect();
-        Snapshot { objects, unreadable, ..self.inputs.snapshot() }.leaving_alone(&self.installed, self.kuperator(now))
+        Snapshot { objects, unreadable, ..self.inputs.snapshot() }.leaving_alone(&self.installed, self.present(now))
     }
 }
 

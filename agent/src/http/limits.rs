@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 pub use super::awaited::{Awaited, AwaitedPlace};
-pub use super::strangers::Strangers;
+pub use super::untrusted::UntrustedConnections;
 
 use super::counted::{Counted, Counts};
 
@@ -163,8 +163,8 @@ pub struct Limits {
     pub connections: Places,
     /// Connections for probes only.
     pub reserve: Places,
-    /// Strangers' connections, the longest idle of which makes room.
-    pub strangers: Strangers,
+    /// UntrustedConnections' connections, the longest idle of which makes room.
+    pub untrusted: UntrustedConnections,
     /// Requests that wait.
     pub waits: Places,
     /// Of these, those of the node, by what they wait for.
@@ -178,8 +178,8 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         let [connections, reserve, waits, streams] = [CONNECTIONS, RESERVE, WAITS, STREAMS].map(Places::new);
-        let (strangers, awaited, requests) = (Strangers::default(), Awaited::default(), Rates::default());
-        Self { connections, reserve, strangers, waits, awaited, streams, requests }
+        let (untrusted, awaited, requests) = (UntrustedConnections::default(), Awaited::default(), Rates::default());
+        Self { connections, reserve, untrusted, waits, awaited, streams, requests }
     }
 }
 
@@ -246,12 +246,12 @@ impl Places {
 
 impl Limits {
     /// A place for a connection. If a stranger can have none, the connection ends that has been idle for longest: of the same source
-    /// if that has all of its own, else of all strangers.
+    /// if that has all of its own, else of all that are not trusted.
     #[must_use]
     pub fn connect(&self, source: &Source) -> Option<Place> {
         self.connections.take(source).or_else(|| {
             let only = self.connections.is_full(source).then_some(source);
-            let has_room = matches!(source, Source::Other(_)) && self.strangers.evict(only);
+            let has_room = matches!(source, Source::Other(_)) && self.untrusted.evict(only);
             has_room.then(|| self.connections.succeed(source))
         })
     }

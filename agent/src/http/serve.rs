@@ -28,7 +28,7 @@ use super::identity::Peer;
 use super::limits::{Client, Place, Source};
 use super::socket::Socket;
 use super::state::AppState;
-use super::strangers::Stranger;
+use super::untrusted::UntrustedConnection;
 use super::wait::LONGEST_WAIT;
 
 /// For the head of a request, counted from the end of the last answer: also the longest pause between two requests.
@@ -105,7 +105,7 @@ pub async fn serve(acceptor: impl Acceptor, state: AppState, router: Router) -> 
                 Ok((stream, peer)) => {
                     if let Some((place, is_reserve)) = admit(&state, &peer) {
                         let stranger = matches!(place.of(), Source::Other(_))
-                            .then(|| state.limits.strangers.enter(place.of().clone(), Instant::now()));
+                            .then(|| state.limits.untrusted.enter(place.of().clone(), Instant::now()));
                         let info = ConnInfo { peer, is_reserve, place: Arc::new(Mutex::new(place)) };
                         open.spawn(connection(stream, info, stranger, state.clone(), router.clone()));
                     }
@@ -139,8 +139,13 @@ fn admit(state: &AppState, peer: &Peer) -> Option<(Place, bool)> {
     place
 }
 
-async fn connection<S>(stream: S, info: ConnInfo, stranger: Option<Stranger>, state: AppState, router: Router)
-where
+async fn connection<S>(
+    stream: S,
+    info: ConnInfo,
+    stranger: Option<UntrustedConnection>,
+    state: AppState,
+    router: Router,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (is_reserve, place) = (info.is_reserve, info.place.clone());

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use hitless_rollout::foreign_manager::PresentManagers;
 use hitless_rollout::guard::Guards;
-use hitless_rollout::kuperator::Kuperator;
 use jiff::Timestamp;
 
 use crate::trial::Tried;
@@ -72,8 +72,8 @@ pub(crate) struct Facts {
     pub(crate) runtime_classes: Seen<BTreeMap<String, String>>,
     /// CollaSets that are being deleted, and that a controller has to let go: `<namespace>/<name>`.
     pub(crate) leaving_sets: Seen<Vec<String>>,
-    /// KusionStack's own manager, if it is seen.
-    pub(crate) kuperator: Option<Kuperator>,
+    /// The managers that kinds come from, as far as they are seen.
+    pub(crate) managers: PresentManagers,
     /// What the API server says of the pods that the controller makes for workloads of the namespace that is asked about.
     pub(crate) helpers: Helpers,
     pub(crate) now: Timestamp,

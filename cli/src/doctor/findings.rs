@@ -87,7 +87,7 @@ pub(crate) fn findings(facts: &Facts) -> Vec<Finding> {
     all.extend(agents::findings(facts));
     all.extend(surroundings::findings(facts));
     all.extend(helpers::findings(facts));
-    all.extend(facts.kuperator.iter().map(|there| {
+    all.extend(facts.managers.iter().map(|there| {
         Finding::warning(
             there.to_string(),
             "its kinds are left to it, and hitless does nothing for them",

@@ -23,7 +23,7 @@ use serde::de::DeserializeOwned;
 
 use super::facts::{AgentPod, Facts, Helpers, NodeFacts, Program, Report, Seen};
 use crate::failure::Failure;
-use crate::source::{kuperator, placement};
+use crate::source::{placement, present_managers};
 
 pub(crate) async fn facts(client: &Client) -> Result<Facts, Failure> {
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
@@ -38,7 +38,7 @@ pub(crate) async fn facts(client: &Client) -> Result<Facts, Failure> {
         ))),
         each(Api::all(client.clone()), |class: RuntimeClass| Some((class.name_any(), class.handler.clone()))),
     );
-    let (controller, bindings, agent, agents, daemon_sets, deployments, leaving_sets, kuperator, placement) = futures::join!(
+    let (controller, bindings, agent, agents, daemon_sets, deployments, leaving_sets, managers, placement) = futures::join!(
         controller(client),
         bindings(client),
         agent(client),
@@ -46,7 +46,7 @@ pub(crate) async fn facts(client: &Client) -> Result<Facts, Failure> {
         each(Api::all(client.clone()), |set: DaemonSet| Some((place(&set), images(&set.spec.as_ref()?.template)))),
         each(Api::all(client.clone()), |each: Deployment| Some((place(&each), images(&each.spec.as_ref()?.template)))),
         leaving_sets(client),
-        kuperator(client),
+        present_managers(client),
         placement(client),
     );
     // Of another system than the agents' none is expected anyway, and that is said in other words.
@@ -77,7 +77,7 @@ pub(crate) async fn facts(client: &Client) -> Result<Facts, Failure> {
         programs,
         runtime_classes: seen(runtime_classes)?.map(|classes| classes.into_iter().collect()),
         leaving_sets: seen(leaving_sets)?.served(),
-        kuperator,
+        managers,
         helpers: Helpers::default(),
         now: Timestamp::now(),
     })

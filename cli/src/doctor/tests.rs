@@ -2,6 +2,7 @@ mod helpers;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use hitless_rollout::foreign_manager::PresentManagers;
 use hitless_rollout::guard::Guards;
 use hitless_workloads::KINDS;
 use jiff::{SignedDuration, Timestamp};
@@ -77,7 +78,7 @@ fn healthy() -> Facts {
         programs: programs(&[("kube-system/kube-proxy", "registry.k8s.io/kube-proxy:v1.36.3")]),
         runtime_classes: Seen::Known(BTreeMap::new()),
         leaving_sets: Seen::Known(Vec::new()),
-        kuperator: None,
+        managers: PresentManagers::default(),
         helpers: Helpers::default(),
         now: now(),
     }

@@ -133,7 +133,7 @@ impl Live {
             unlisted: self.first.unlisted.clone(),
             namespace: self.first.namespace.clone(),
             events: self.events.values(),
-            kuperator: self.first.kuperator.clone(),
+            managers: self.first.managers.clone(),
             guards: self.first.guards.clone(),
             placement: self.first.placement.clone(),
             unread: self.first.unread.clone(),

@@ -87,7 +87,7 @@ fn variant(waiting: &WaitReason) -> &'static str {
         | WaitReason::Reload
         | WaitReason::NamespaceUnread(_)
         | WaitReason::OwnerUnreadable(_)
-        | WaitReason::LeftToKuperator(_)
+        | WaitReason::LeftToForeignManager(_)
         | WaitReason::LedgerFull
         | WaitReason::Pool { .. }
         | WaitReason::AgentTooOld { .. }

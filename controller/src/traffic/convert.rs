@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use hitless_balancer::{self as balancer, Evidence, Last, PodName, Wanted, Weight, evidence};
-use hitless_rollout::pools::{Backend, BackendWish, Owner, PoolReading, Stand, Standing};
+use hitless_rollout::pools::{Backend, BackendState, BackendWish, Owner, PoolReading, Stand};
 
 use super::Seen;
 
@@ -46,21 +46,21 @@ pub fn reading(seen: &Seen, now: Instant) -> PoolReading {
         let is_theirs = here.any(|server| server.owner == balancer::Owner::Others);
         let owner = if is_theirs { Owner::Others } else { Owner::Us };
         // Not known is what the whole reading would be.
-        let standing = standing(&evidence(address, &seen.observation, now)).unwrap_or(Standing::Changing);
-        (address, Backend { standing, owner, told: told.get(&address).copied() })
+        let state = state(&evidence(address, &seen.observation, now)).unwrap_or(BackendState::Changing);
+        (address, Backend { state, owner, told: told.get(&address).copied() })
     };
     PoolReading::Read(addresses.into_iter().map(backend).collect())
 }
 
-fn standing(evidence: &Evidence) -> Option<Standing> {
+fn state(evidence: &Evidence) -> Option<BackendState> {
     Some(match evidence {
-        Evidence::Serving => Standing::Serving,
-        Evidence::Standby => Standing::Standby,
-        Evidence::Unhealthy => Standing::Unhealthy,
-        Evidence::Changing => Standing::Changing,
-        Evidence::Draining { sessions } => Standing::Draining { sessions: *sessions },
-        Evidence::Out => Standing::Out,
-        Evidence::NotRegistered => Standing::NotRegistered,
+        Evidence::Serving => BackendState::Serving,
+        Evidence::Standby => BackendState::Standby,
+        Evidence::Unhealthy => BackendState::Unhealthy,
+        Evidence::Changing => BackendState::Changing,
+        Evidence::Draining { sessions } => BackendState::Draining { sessions: *sessions },
+        Evidence::Out => BackendState::Out,
+        Evidence::NotRegistered => BackendState::NotRegistered,
         Evidence::Unknown(_) => return None,
     })
 }
@@ -97,10 +97,10 @@ mod tests {
         let PoolReading::Read(read) = reading(&seen, begin) else { panic!("it was read") };
         let of = |index: u8| read[&at(index)];
         assert_eq!(read.len(), 4);
-        assert_eq!(of(1), Backend { standing: Standing::Serving, owner: Owner::Us, told: Some(Stand::In) });
-        assert_eq!(of(2), Backend { standing: Standing::Out, owner: Owner::Us, told: Some(Stand::Out) });
-        assert_eq!(of(3), Backend { standing: Standing::Serving, owner: Owner::Others, told: None });
-        assert_eq!(of(4), Backend { standing: Standing::NotRegistered, owner: Owner::Us, told: Some(Stand::In) });
+        assert_eq!(of(1), Backend { state: BackendState::Serving, owner: Owner::Us, told: Some(Stand::In) });
+        assert_eq!(of(2), Backend { state: BackendState::Out, owner: Owner::Us, told: Some(Stand::Out) });
+        assert_eq!(of(3), Backend { state: BackendState::Serving, owner: Owner::Others, told: None });
+        assert_eq!(of(4), Backend { state: BackendState::NotRegistered, owner: Owner::Us, told: Some(Stand::In) });
         let late = reading(&seen, begin + Duration::from_secs(11));
         assert!(matches!(late, PoolReading::Unreadable(why) if why.contains("too long")), "an old reading is none");
         let error = ProviderError::NoPool(balancer::PoolName::new("shop").unwrap());

@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures::{StreamExt, stream};
 use hitless_api::{Lenient, TransitionBudget};
 use hitless_gate::Budget;
+use hitless_workloads::Component;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::{Bytes, Frame};

@@ -8,7 +8,7 @@ use hitless_api::names::IN_SERVICE;
 use hitless_api::{Grant, TrafficProvider, WaitPoint};
 use hitless_rollout::gate_cache::GateCache;
 use hitless_rollout::mode::ServiceView;
-use hitless_rollout::pools::{Backend, Owner, PoolKey, PoolReading, PoolWish, Stand, Standing};
+use hitless_rollout::pools::{Backend, BackendState, Owner, PoolKey, PoolReading, PoolWish, Stand};
 use hitless_rollout::round::{Round, Write, round};
 use hitless_rollout::snapshot::Snapshot;
 use k8s_openapi::api::core::v1::Service;
@@ -46,13 +46,13 @@ impl Story {
             pod["status"]["podIP"] = json!(address(index).ip().to_string());
         }
         cluster.agent.features.push("waits".to_owned());
-        let backend = Backend { standing: Standing::Serving, owner: Owner::Us, told: Some(Stand::In) };
+        let backend = Backend { state: BackendState::Serving, owner: Owner::Us, told: Some(Stand::In) };
         let reading = (0..3).map(|index| (address(index), backend)).collect();
         Self { cluster, pools: "edge/shop", reading, readable: true }
     }
 
-    fn stands(mut self, index: usize, standing: Standing) -> Self {
-        self.reading.get_mut(&address(index)).unwrap().standing = standing;
+    fn stands(mut self, index: usize, state: BackendState) -> Self {
+        self.reading.get_mut(&address(index)).unwrap().state = state;
         self
     }
 
@@ -122,9 +122,9 @@ impl Story {
             {"type": IN_SERVICE, "status": status, "message": message, "reason": "Leaving"}]);
     }
 
-    fn shows(&mut self, grant: &Grant, standing: Standing, told: Stand) {
+    fn shows(&mut self, grant: &Grant, state: BackendState, told: Stand) {
         let (_, address) = self.pod(grant);
-        self.reading.insert(address, Backend { standing, owner: Owner::Us, told: Some(told) });
+        self.reading.insert(address, Backend { state, owner: Owner::Us, told: Some(told) });
     }
 
     fn pending(&mut self) -> Vec<WaitPoint> {
@@ -148,32 +148,35 @@ fn a_pod_is_operated_once_the_load_balancer_has_it_out_and_done_once_it_serves_t
     let (both, last) = (vec![WaitPoint::Operate, WaitPoint::Done], vec![WaitPoint::Done]);
     assert_eq!(story.pending(), both);
     // It has not left: what the load balancer shows of it counts for nothing.
-    story.shows(&grant, Standing::Out, Stand::Out);
+    story.shows(&grant, BackendState::Out, Stand::Out);
     assert_eq!(story.pending(), both);
-    story.shows(&grant, Standing::Serving, Stand::In);
+    story.shows(&grant, BackendState::Serving, Stand::In);
     story.set_in_service(&grant, false);
     let (_, address) = story.pod(&grant);
     assert_eq!(story.wanted()[&address], Stand::Out);
-    for standing in
-        [Standing::Draining { sessions: Some(0) }, Standing::Changing, Standing::Unhealthy, Standing::Standby]
-    {
-        story.shows(&grant, standing, Stand::Out);
-        assert_eq!(story.pending(), both, "{standing:?}");
-        assert_eq!(story.wanted()[&address], Stand::Out, "until it is out: {standing:?}");
+    for state in [
+        BackendState::Draining { sessions: Some(0) },
+        BackendState::Changing,
+        BackendState::Unhealthy,
+        BackendState::Standby,
+    ] {
+        story.shows(&grant, state, Stand::Out);
+        assert_eq!(story.pending(), both, "{state:?}");
+        assert_eq!(story.wanted()[&address], Stand::Out, "until it is out: {state:?}");
     }
-    story.shows(&grant, Standing::NotRegistered, Stand::In);
+    story.shows(&grant, BackendState::NotRegistered, Stand::In);
     assert_eq!(story.pending(), both, "whoever read that was about to register it");
     story.readable = false;
     assert_eq!(story.pending(), both);
     assert_eq!(story.cluster.grants()[0].waits[0].message, "no connection", "people are told what is missing");
     story.readable = true;
-    story.shows(&grant, Standing::Out, Stand::Out);
+    story.shows(&grant, BackendState::Out, Stand::Out);
     assert_eq!(story.pending(), last);
     assert_eq!(story.pending(), last, "it stays so");
     story.set_in_service(&grant, true);
     assert_eq!(story.wanted()[&address], Stand::In);
     assert_eq!(story.pending(), last, "the load balancer has it out still");
-    story.shows(&grant, Standing::Serving, Stand::In);
+    story.shows(&grant, BackendState::Serving, Stand::In);
     assert_eq!(story.pending(), []);
 }
 
@@ -187,7 +190,7 @@ fn nobody_leaves_a_pool_that_would_miss_it_or_that_can_not_be_relied_on() {
     assert!(events.contains(&"TrafficUnreadable"), "{events:?}");
     assert_eq!(away.wanted().len(), 3, "what is registered stays");
 
-    let mut pending = Story::new().stands(0, Standing::Out);
+    let mut pending = Story::new().stands(0, BackendState::Out);
     pending.settle();
     let said = pending.said();
     assert!(!said.contains(&"TrafficLast"), "{said:?}");
@@ -196,7 +199,7 @@ fn nobody_leaves_a_pool_that_would_miss_it_or_that_can_not_be_relied_on() {
     let mut last = Story::with_budget(3);
     for (index, pod) in last.cluster.pods.values_mut().enumerate().skip(1) {
         pod["status"]["conditions"] = json!([{"type": "Ready", "status": "False"}]);
-        last.reading.get_mut(&address(index)).unwrap().standing = Standing::Out;
+        last.reading.get_mut(&address(index)).unwrap().state = BackendState::Out;
     }
     last.settle();
     assert!(last.said().contains(&"TrafficLast"), "{:?}", last.said());
@@ -224,7 +227,7 @@ fn a_service_that_names_a_pool_and_does_not_get_it_loses_nothing() {
     // Nobody's server goes; one whose pod is gone does.
     let gone: SocketAddr = "10.1.0.99:8080".parse().unwrap();
     for owner in [Owner::Us, Owner::Others] {
-        story.reading.insert(gone, Backend { standing: Standing::Serving, owner, told: None });
+        story.reading.insert(gone, Backend { state: BackendState::Serving, owner, told: None });
         assert_eq!(story.wanted().get(&gone).copied(), (owner == Owner::Us).then_some(Stand::Gone));
     }
 }
@@ -246,16 +249,16 @@ fn who_has_an_old_copy_of_a_pod_brings_no_server_back_that_is_let_go() {
     let mut story = Story::new();
     let grant = story.granted();
     let (_, address) = story.pod(&grant);
-    for standing in [Standing::Draining { sessions: Some(1) }, Standing::Out] {
-        story.shows(&grant, standing, Stand::Out);
-        assert_eq!(story.wanted().get(&address), None, "it stays as it is: {standing:?}");
+    for state in [BackendState::Draining { sessions: Some(1) }, BackendState::Out] {
+        story.shows(&grant, state, Stand::Out);
+        assert_eq!(story.wanted().get(&address), None, "it stays as it is: {state:?}");
     }
     story.readable = false;
     assert_eq!(story.wanted().get(&address), None, "it may be let go");
     story.readable = true;
-    story.shows(&grant, Standing::Serving, Stand::In);
+    story.shows(&grant, BackendState::Serving, Stand::In);
     assert_eq!(story.wanted()[&address], Stand::In, "nobody has let it go");
-    story.shows(&grant, Standing::NotRegistered, Stand::In);
+    story.shows(&grant, BackendState::NotRegistered, Stand::In);
     assert_eq!(story.wanted()[&address], Stand::In, "a load balancer that was restarted has no server");
 }
 

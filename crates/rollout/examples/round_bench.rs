@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use hitless_api::pod::PodView;
 use hitless_api::{Lenient, PodTransitionRule};
+use hitless_rollout::foreign_manager::PresentManagers;
 use hitless_rollout::gate_cache::GateCache;
 use hitless_rollout::mode::PolicyView;
 use hitless_rollout::prefetch::{NamePool, NodeImages};
@@ -98,7 +99,7 @@ fn snapshot(pods: usize, policies: usize) -> Snapshot {
         ..Snapshot::default()
     }
     .with_pods((0..pods).map(member).chain([pod(&other)]).collect())
-    .leaving_alone(&Installed::with(&[Component::KusionStack]), None)
+    .leaving_alone(&Installed::with(&[Component::KusionStack]), PresentManagers::default())
 }
 
 fn main() {

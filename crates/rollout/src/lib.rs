@@ -5,9 +5,9 @@
 pub mod ask;
 pub mod beforehand;
 pub mod companion;
+pub mod foreign_manager;
 pub mod gate_cache;
 pub mod guard;
-pub mod kuperator;
 pub mod mode;
 mod owner_reference;
 pub mod pools;

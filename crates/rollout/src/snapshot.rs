@@ -12,8 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::companion;
+use crate::foreign_manager::PresentManagers;
 use crate::guard::Guards;
-use crate::kuperator::Kuperator;
 use crate::mode::{AgentStatus, PolicyView, ServiceView};
 use crate::pools::{PoolKey, PoolReading, ProviderView};
 use crate::prefetch::{self, NodeImages, PrefetchView};
@@ -25,7 +25,7 @@ use hitless_api::{
     Grant, GroupKind, NodeTransitionSpec, PodTransitionRuleSpec, Reservation, Transition, TransitionLedgerSpec,
 };
 use hitless_gate::{Approvals, Budget, DisruptionBudget};
-use hitless_workloads::{Component, Holder, Installed, Object};
+use hitless_workloads::{Holder, Installed, Object};
 use jiff::{SignedDuration, Timestamp};
 
 pub use binding::{AGENT_ROLE, BindingView};
@@ -211,13 +211,13 @@ pub struct Snapshot {
     pub uncounted: bool,
     /// What is installed and switched on.
     pub installed: Arc<Installed>,
-    /// Kinds that are left alone: they are off, or KusionStack's own manager is there. Nothing that is under way for their pods is ended,
+    /// Kinds that are left alone: they are off, or the manager that they come from is there. Nothing that is under way for their pods is ended,
     /// and no pod is kept out of service for them.
     pub left: BTreeSet<GroupKind>,
     /// Objects of these kinds, as far as they are read.
     pub left_objects: Vec<Arc<Object>>,
-    /// KusionStack's own manager is there.
-    pub kuperator: Option<Kuperator>,
+    /// The managers that are there and that kinds come from.
+    pub managers: PresentManagers,
     /// Which policies keep native controllers from rolling what has opted in; absent where that is not known.
     pub guards: Option<Guards>,
     /// All pods but those that fetch images, and companions that were never put in service.
@@ -370,10 +370,10 @@ impl Snapshot {
         reservation.is_some_and(|reservation| OperationKey::reserved(reservation) == OperationKey::granted(grant))
     }
 
-    /// Whether it is looked after: it is installed and on, and KusionStack's own manager is not there to do so.
+    /// Whether it is looked after: it is installed and on, and the manager that it comes from is not there to do so.
     #[must_use]
     pub fn serves(&self, holder: Holder) -> bool {
-        self.installed.has(holder) && (holder.component() == Component::Base || self.kuperator.is_none())
+        self.installed.has(holder) && self.managers.of(holder.component()).is_none()
     }
 
     /// Whether the grant is for a workload whose objects can't be read now.

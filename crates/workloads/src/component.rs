@@ -1,14 +1,65 @@
-//! What has to be installed for a kind.
+//! What has to be installed for a kind, and whose kinds these are.
 
 use std::str::FromStr;
 
 /// What has to be installed for a kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Component {
     /// hitless itself.
     Base,
     /// The component `manifests/kusionstack`, too: definitions, rights, and the setting that lets the controller act.
     KusionStack,
+}
+
+/// The manager that a component's kinds come from. Two controllers of one object would both make pods, so while it is in the cluster
+/// its kinds are its own.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ForeignManager {
+    /// For people.
+    pub name: &'static str,
+    /// The reason, of Events and of pods that wait, for leaving its kinds to it.
+    pub left: &'static str,
+    /// Namespace that it is installed in.
+    pub namespace: &'static str,
+    /// Name of the Lease by which its processes elect a leader.
+    pub lease: &'static str,
+    /// Name of its mutating webhook configuration.
+    pub mutating: &'static str,
+    /// Name of its validating webhook configuration.
+    pub validating: &'static str,
+}
+
+/// KusionStack's kuperator, v0.7.4.
+static KUSIONSTACK: ForeignManager = ForeignManager {
+    name: "KusionStack's own manager",
+    left: "LeftToKuperator",
+    namespace: "kusionstack-system",
+    lease: "kusionstack-controller-manager",
+    mutating: "kusionstack-controller-manager-mutating",
+    validating: "kusionstack-controller-manager-validating",
+};
+
+impl Component {
+    /// All that may be installed beside hitless itself.
+    pub const OPTIONAL: [Self; 1] = [Self::KusionStack];
+
+    /// Its name in the setting; hitless itself is not named there.
+    #[must_use]
+    pub const fn name(self) -> Option<&'static str> {
+        match self {
+            Self::Base => None,
+            Self::KusionStack => Some("kusionstack"),
+        }
+    }
+
+    /// The manager that its kinds come from.
+    #[must_use]
+    pub const fn manager(self) -> Option<&'static ForeignManager> {
+        match self {
+            Self::Base => None,
+            Self::KusionStack => Some(&KUSIONSTACK),
+        }
+    }
 }
 
 /// Components as a setting names them, comma-separated.
@@ -19,9 +70,10 @@ impl FromStr for ComponentNames {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let component = |name: &str| match name {
-            "kusionstack" => Ok(Component::KusionStack),
-            other => Err(format!("there is no component {other}; known is kusionstack")),
+        let known = || Component::OPTIONAL.iter().filter_map(|each| each.name()).collect::<Vec<_>>().join(", ");
+        let component = |name: &str| {
+            let found = Component::OPTIONAL.into_iter().find(|each| each.name() == Some(name));
+            found.ok_or_else(|| format!("there is no component {name}; known is {}", known()))
         };
         named(text).map(component).collect::<Result<_, _>>().map(Self)
     }

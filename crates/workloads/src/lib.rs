@@ -51,7 +51,7 @@ pub mod write;
 
 pub use annotations::Annotations;
 pub use because::{Because, Cause};
-pub use component::Component;
+pub use component::{Component, ForeignManager};
 pub use config::{ConfigContent, ConfigKind, ConfigRef, ConfigUse};
 pub use diff::first_native_change;
 pub use halted::BadVersion;
@@ -67,7 +67,7 @@ pub use pause::Pause;
 pub use plan::{CompanionWish, Plan, Stage};
 pub use registry::{Holder, KINDS, REQUESTS};
 pub use removal::Removal;
-pub use request::{Fate, Fates, Reports, RequestKind, Scene};
+pub use request::{Fate, Fates, Reports, RequestContext, RequestKind};
 pub use requests::{foreign, restart};
 pub use restart_annotations::{RestartAnnotations, RestartsWish};
 pub use right::Right;

@@ -25,7 +25,7 @@ use crate::write::Write;
 static NONE: BTreeSet<GroupKind> = BTreeSet::new();
 
 /// What requests are derived from.
-pub struct Scene<'s, 'a> {
+pub struct RequestContext<'s, 'a> {
     /// All pods.
     pub pods: &'s [Arc<PodView>],
     /// All objects.
@@ -43,7 +43,7 @@ pub struct Scene<'s, 'a> {
     by_name: OnceCell<HashMap<(&'s str, &'s str), &'s PodView>>,
 }
 
-impl<'s, 'a> Scene<'s, 'a> {
+impl<'s, 'a> RequestContext<'s, 'a> {
     /// Of these pods, objects and plans.
     pub fn new(
         pods: &'s [Arc<PodView>],
@@ -132,10 +132,10 @@ pub trait RequestKind: Sync {
     }
 
     /// What is wished now.
-    fn wishes(&self, scene: &Scene<'_, '_>) -> Vec<PodWish>;
+    fn wishes(&self, context: &RequestContext<'_, '_>) -> Vec<PodWish>;
 
     /// Whether the grant carries out a request of this kind that is still wished. `pod` is its pod, if it is there.
-    fn wants(&self, grant: &Grant, pod: Option<&PodView>, scene: &Scene<'_, '_>) -> bool;
+    fn wants(&self, grant: &Grant, pod: Option<&PodView>, context: &RequestContext<'_, '_>) -> bool;
 
     /// Whether it comes before what the pod's workload wishes. Otherwise it goes along with that, or waits for it.
     fn goes_first(&self) -> bool {
@@ -144,14 +144,14 @@ pub trait RequestKind: Sync {
 
     /// Whether the pod's token ([`hitless_api::names::annotations::RESTARTED`]) is evidence that the request's object has not
     /// recorded yet: until it has, nothing may put another one in its place.
-    fn keeps_token(&self, pod: &PodView, scene: &Scene<'_, '_>) -> bool {
-        let _ = (pod, scene);
+    fn keeps_token(&self, pod: &PodView, context: &RequestContext<'_, '_>) -> bool {
+        let _ = (pod, context);
         false
     }
 
     /// What is to be written and said of its objects.
-    fn report(&self, scene: &Scene<'_, '_>, fates: &Fates) -> Reports {
-        let _ = (scene, fates);
+    fn report(&self, context: &RequestContext<'_, '_>, fates: &Fates) -> Reports {
+        let _ = (context, fates);
         Reports::default()
     }
 }

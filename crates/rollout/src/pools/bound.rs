@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use hitless_api::pod::PodView;
 
-use super::{Owner, PoolKey, PoolReading, ProviderView, Standing};
+use super::{BackendState, Owner, PoolKey, PoolReading, ProviderView};
 use crate::mode::{Control, ServiceView, Target};
 
 /// A Service and one of its pools.
@@ -83,7 +83,7 @@ impl<'a> Pools<'a> {
         for (key, reading) in readings {
             let PoolReading::Read(backends) = reading else { continue };
             for (address, backend) in backends {
-                if backend.owner == Owner::Us && backend.standing != Standing::NotRegistered {
+                if backend.owner == Owner::Us && backend.state != BackendState::NotRegistered {
                     pools.registered.entry(address.ip()).or_default().insert((key, *address));
                 }
             }

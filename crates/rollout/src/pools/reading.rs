@@ -9,7 +9,7 @@ use super::PoolKey;
 
 /// What a load balancer shows of one server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum BackendState {
     /// It gets new sessions.
     Serving,
     /// It would get sessions only if no other one could serve.
@@ -29,7 +29,7 @@ pub enum Standing {
     NotRegistered,
 }
 
-impl Standing {
+impl BackendState {
     /// In words, without numbers that change all the time.
     #[must_use]
     pub const fn text(self) -> &'static str {
@@ -58,7 +58,7 @@ pub enum Owner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backend {
     /// What the load balancer shows.
-    pub standing: Standing,
+    pub state: BackendState,
     /// Who has registered it; of one that is not registered: us.
     pub owner: Owner,
     /// What was wanted of it when this was read. A reading from before the load balancer was told to let nobody in proves nothing: who

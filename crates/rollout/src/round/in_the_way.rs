@@ -117,16 +117,16 @@ impl Basis<'_, '_> {
 
     /// The workload that the pod belongs to can't be read now.
     fn unreadable(&self, pod: &PodView) -> Option<WaitReason> {
-        let Snapshot { unreadable, left, kuperator, .. } = self.snapshot;
-        if unreadable.is_empty() && kuperator.is_none() {
+        let Snapshot { unreadable, left, managers, .. } = self.snapshot;
+        if unreadable.is_empty() && managers.is_empty() {
             return None;
         }
         let direct: &ObjectRef = pod.owner.as_ref()?;
         let above =
             self.wishes.world.object(&direct.uid).and_then(|object| self.wishes.world.top_of(object).owner.as_ref());
         let kinds = [Some(direct), above].into_iter().flatten().map(|owner| &owner.group_kind);
-        kinds.into_iter().find_map(|kind| match kuperator {
-            Some(kuperator) if left.contains(kind) => Some(WaitReason::LeftToKuperator(kuperator.clone())),
+        kinds.into_iter().find_map(|kind| match managers.of_kind(kind) {
+            Some(manager) if left.contains(kind) => Some(WaitReason::LeftToForeignManager(manager.clone())),
             _ => unreadable.contains(kind).then(|| WaitReason::OwnerUnreadable(kind.clone())),
         })
     }

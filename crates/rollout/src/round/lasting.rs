@@ -51,7 +51,7 @@ impl WaitReason {
             | Self::AgentTooOld { .. }
             | Self::NotDrained(_)
             | Self::ApplicationRefused(_)
-            | Self::LeftToKuperator(_)
+            | Self::LeftToForeignManager(_)
             | Self::Halted { .. } => Lasting::BySomebody,
             Self::ImageNotFetched { why, .. } => of_image(why),
             Self::Obstacle(Obstacle::NotItsTurn { .. } | Obstacle::RestartNotRecorded)

@@ -1,6 +1,6 @@
 //! Why a pod does not leave a pool of a load balancer, in words.
 
-use crate::pools::Standing;
+use crate::pools::BackendState;
 
 /// Why a pod does not leave a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub enum PoolWait {
         /// Its name.
         pod: String,
         /// How it is.
-        standing: Standing,
+        state: BackendState,
     },
     /// Its Service wants a pool and does not get it.
     Invalid(String),
@@ -44,8 +44,8 @@ impl PoolWait {
             Self::NotOurs => {
                 format!("others have registered its server in pool {name}, so it can't be taken out there")
             }
-            Self::Other { pod, standing } => {
-                format!("pod {pod} is to serve in pool {name} first, and there {}", standing.text())
+            Self::Other { pod, state } => {
+                format!("pod {pod} is to serve in pool {name} first, and there {}", state.text())
             }
             Self::Invalid(why) => format!("its Service {name}: {why}"),
             Self::Agent(node) => {
@@ -71,9 +71,12 @@ impl PoolWait {
 
     pub(super) const fn is_brief(&self) -> bool {
         match self {
-            Self::Other { standing, .. } => match standing {
-                Standing::Changing | Standing::NotRegistered | Standing::Draining { .. } | Standing::Out => true,
-                Standing::Serving | Standing::Standby | Standing::Unhealthy => false,
+            Self::Other { state, .. } => match state {
+                BackendState::Changing
+                | BackendState::NotRegistered
+                | BackendState::Draining { .. }
+                | BackendState::Out => true,
+                BackendState::Serving | BackendState::Standby | BackendState::Unhealthy => false,
             },
             Self::Unreadable(_) | Self::Last | Self::NotOurs | Self::Invalid(_) | Self::Agent(_) => false,
         }

@@ -21,7 +21,9 @@ use super::wait_reason::WaitReason;
 use super::wishes::Wishes;
 use super::write::ProviderStatusWrite;
 use crate::mode::ServiceView;
-use crate::pools::{Backend, BackendWish, Owner, PoolKey, PoolReading, PoolWish, Pools, ProviderView, Stand, Standing};
+use crate::pools::{
+    Backend, BackendState, BackendWish, Owner, PoolKey, PoolReading, PoolWish, Pools, ProviderView, Stand,
+};
 use crate::snapshot::Snapshot;
 
 /// The pods of each pool, with their addresses there.
@@ -87,13 +89,13 @@ impl<'a> Basis<'a, '_> {
             None => return Some(PoolWait::Unreadable("it has not been read yet".to_owned())),
         };
         match backends.get(&address) {
-            Some(Backend { owner: Owner::Others, standing, .. }) if *standing != Standing::NotRegistered => {
+            Some(Backend { owner: Owner::Others, state, .. }) if *state != BackendState::NotRegistered => {
                 return Some(PoolWait::NotOurs);
             }
             Some(_) | None => {}
         }
         // One that gets no sessions takes nothing away.
-        if backends.get(&address).is_none_or(|own| own.standing != Standing::Serving) {
+        if backends.get(&address).is_none_or(|own| own.state != BackendState::Serving) {
             return None;
         }
         let mut taken = BTreeSet::from([address]);
@@ -107,12 +109,12 @@ impl<'a> Basis<'a, '_> {
                 taken.insert(at);
                 continue;
             }
-            let standing = backends.get(&at).map_or(Standing::NotRegistered, |backend| backend.standing);
-            if !matches!(standing, Standing::Serving | Standing::Standby) {
-                return Some(PoolWait::Other { pod: other.id.name.clone(), standing });
+            let state = backends.get(&at).map_or(BackendState::NotRegistered, |backend| backend.state);
+            if !matches!(state, BackendState::Serving | BackendState::Standby) {
+                return Some(PoolWait::Other { pod: other.id.name.clone(), state });
             }
         }
-        let another = backends.iter().any(|(at, other)| other.standing == Standing::Serving && !taken.contains(at));
+        let another = backends.iter().any(|(at, other)| other.state == BackendState::Serving && !taken.contains(at));
         (!another).then_some(PoolWait::Last)
     }
 
@@ -187,13 +189,13 @@ fn judge(wait: &Wait, grant: &Grant, pod: &PodView, pools: &Pools<'_>, snapshot:
         match wait.before {
             WaitPoint::Operate => {
                 let has_left = pod.in_service().is_some_and(|it| !it.is_true && it.message == grant.id);
-                let is_out = matches!(backend.standing, Standing::Out | Standing::NotRegistered);
+                let is_out = matches!(backend.state, BackendState::Out | BackendState::NotRegistered);
                 has_left && is_out && matches!(backend.told, Some(Stand::Out | Stand::Gone))
             }
             // That it served before it left says nothing.
             WaitPoint::Done => {
                 let has_returned = pod.in_service().is_some_and(|it| it.is_true && it.message == grant.returned_mark());
-                has_returned && pod.ready() && backend.standing == Standing::Serving && backend.told == Some(Stand::In)
+                has_returned && pod.ready() && backend.state == BackendState::Serving && backend.told == Some(Stand::In)
             }
             WaitPoint::Unknown(_) => false,
         }
@@ -274,7 +276,7 @@ fn is_leaving(pod: &PodView, key: &PoolKey, address: SocketAddr, draft: &Draft<'
     };
     let is_let_go = match draft.snapshot.pools.get(key) {
         Some(PoolReading::Read(read)) => {
-            read.get(&address).is_some_and(|it| matches!(it.standing, Standing::Draining { .. } | Standing::Out))
+            read.get(&address).is_some_and(|it| matches!(it.state, BackendState::Draining { .. } | BackendState::Out))
         }
         // It may be: a new leader has not read it yet.
         Some(PoolReading::Unreadable(_) | PoolReading::Assumed) | None => true,
@@ -290,7 +292,7 @@ fn without_pod(key: &PoolKey, snapshot: &Snapshot, backends: &BTreeMap<SocketAdd
     }
     let Some(PoolReading::Read(read)) = snapshot.pools.get(key) else { return Vec::new() };
     let is_stray = |(address, backend): &(&SocketAddr, &Backend)| {
-        let is_there = backend.standing != Standing::NotRegistered;
+        let is_there = backend.state != BackendState::NotRegistered;
         is_there && backend.owner == Owner::Us && !backends.contains_key(*address)
     };
     let strays = read.iter().filter(is_stray).map(|(address, _)| *address);

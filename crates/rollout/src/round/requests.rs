@@ -13,10 +13,10 @@ use crate::snapshot::Snapshot;
 pub(super) fn reports(wishes: &Wishes<'_>, verdicts: &[PodVerdict], snapshot: &Snapshot) -> Reports {
     let fates = fates(verdicts, snapshot);
     let plan_of = |pod: &_| wishes.plan_of(pod);
-    let scene = wishes.scene(&plan_of);
+    let context = wishes.context(&plan_of);
     let mut all = Reports::default();
     for kind in REQUESTS {
-        let Reports { writes, notes, wake_at } = kind.report(&scene, &fates);
+        let Reports { writes, notes, wake_at } = kind.report(&context, &fates);
         all.writes.extend(writes);
         all.notes.extend(notes);
         all.wake_at = [all.wake_at, wake_at].into_iter().flatten().min();
@@ -44,18 +44,20 @@ fn fates(verdicts: &[PodVerdict], snapshot: &Snapshot) -> Fates {
     Fates { never: never.collect(), failed: failed.collect() }
 }
 
-/// Objects of kinds that are left to KusionStack's own manager say so.
+/// Objects of kinds that are left to the manager that they come from say so.
 fn left_alone(snapshot: &Snapshot) -> Vec<EventNote> {
-    let Some(kuperator) = &snapshot.kuperator else { return Vec::new() };
-    let note = |object: &hitless_workloads::Object| EventNote {
-        regarding: object.id.reference(registry::version(&object.id.group_kind)),
-        severity: Severity::Warning,
-        reason: "LeftToKuperator",
-        action: "Observe",
-        text: format!("{kuperator}; hitless leaves this {} to it", object.id.group_kind.kind),
+    let note = |object: &hitless_workloads::Object| {
+        let manager = snapshot.managers.of_kind(&object.id.group_kind)?;
+        Some(EventNote {
+            regarding: object.id.reference(registry::version(&object.id.group_kind)),
+            severity: Severity::Warning,
+            reason: manager.left(),
+            action: "Observe",
+            text: format!("{manager}; hitless leaves this {} to it", object.id.group_kind.kind),
+        })
     };
     let own = snapshot.left_objects.iter().filter(|object| is_own(object));
-    own.map(|object| note(object)).collect()
+    own.filter_map(|object| note(object)).collect()
 }
 
 /// It stands for a workload or a request, and is no part of one.

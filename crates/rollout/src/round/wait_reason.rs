@@ -11,7 +11,7 @@ use jiff::Timestamp;
 
 use super::companions::Companion;
 use super::pool_wait::PoolWait;
-use crate::kuperator::Kuperator;
+use crate::foreign_manager::PresentManager;
 use crate::snapshot::Unread;
 
 pub(super) use in_the_way::{in_the_way, of_pod};
@@ -141,7 +141,7 @@ pub enum WaitReason {
     /// The objects of its workload's kind can't be read now.
     OwnerUnreadable(GroupKind),
     /// Its workload is of a kind of KusionStack's, whose own manager is there.
-    LeftToKuperator(Kuperator),
+    LeftToForeignManager(PresentManager),
     /// The namespace's ledger has as many reservations as fit.
     LedgerFull,
     /// The agent of this node is of an earlier version.
@@ -293,7 +293,7 @@ impl WaitReason {
             Self::Reload => "Reload",
             Self::NamespaceUnread(unread) => unread.reason(),
             Self::OwnerUnreadable(_) => "OwnerUnreadable",
-            Self::LeftToKuperator(_) => "LeftToKuperator",
+            Self::LeftToForeignManager(manager) => manager.left(),
             Self::LedgerFull => "LedgerFull",
             Self::AgentTooOld { .. } => "AgentTooOld",
             Self::NotDrained(_) => "NotDrained",

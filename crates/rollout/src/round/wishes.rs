@@ -7,8 +7,8 @@ use hitless_api::names::annotations;
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, GrantOp, ObjectRef, Outcome, Transition};
 use hitless_workloads::{
-    Holder, Obstacle, OptIn, Plan, PodIntent, PodWish, REQUESTS, Removal, RequestKind, Scene, Stage, Template, World,
-    image, restart,
+    Holder, Obstacle, OptIn, Plan, PodIntent, PodWish, REQUESTS, Removal, RequestContext, RequestKind, Stage, Template,
+    World, image, restart,
 };
 use jiff::Timestamp;
 
@@ -84,9 +84,9 @@ pub(super) struct Wishes<'a> {
 
 impl<'a> Wishes<'a> {
     /// What requests are derived from.
-    pub(super) fn scene<'s>(&'s self, plan_of: &'s dyn Fn(&PodView) -> Option<&'s Plan>) -> Scene<'s, 'a> {
+    pub(super) fn context<'s>(&'s self, plan_of: &'s dyn Fn(&PodView) -> Option<&'s Plan>) -> RequestContext<'s, 'a> {
         let Snapshot { pods, unreadable, left, .. } = self.snapshot;
-        Scene::new(pods, &self.world, plan_of, &self.granted, self.now).without(unreadable, left)
+        RequestContext::new(pods, &self.world, plan_of, &self.granted, self.now).without(unreadable, left)
     }
 
     /// What the pod's workload plans, if it is looked after.
@@ -193,8 +193,8 @@ impl<'a> Wishes<'a> {
             let goes = |pod: &'a PodView| companion::is_companion(pod) || self.workload_of(pod).is_none();
             return pod.is_none_or(goes) || self.is_the_wish(grant);
         }
-        let scene = self.scene(&|_| None);
-        REQUESTS.iter().filter(|kind| self.judges(**kind)).any(|kind| kind.wants(grant, pod, &scene))
+        let context = self.context(&|_| None);
+        REQUESTS.iter().filter(|kind| self.judges(**kind)).any(|kind| kind.wants(grant, pod, &context))
     }
 
     /// Kinds with objects of their own know which of them are left alone. The others are asked only where they are looked after.
@@ -290,11 +290,11 @@ pub(super) fn derive<'a>(snapshot: &'a Snapshot, images: &Images<'a>, now: Times
 /// object has recorded yet.
 fn requested(wishes: &Wishes<'_>) -> (Vec<(bool, PodWish)>, Vec<String>) {
     let plan_of = |pod: &PodView| wishes.plan_of(pod);
-    let scene = wishes.scene(&plan_of);
+    let context = wishes.context(&plan_of);
     let kinds = REQUESTS.iter().filter(|kind| wishes.snapshot.serves(Holder::Request(**kind)));
     let requested =
-        kinds.flat_map(|kind| kind.wishes(&scene).into_iter().map(|wish| (kind.goes_first(), wish))).collect();
-    let keeps = |pod: &&PodView| REQUESTS.iter().any(|kind| kind.keeps_token(pod, &scene));
+        kinds.flat_map(|kind| kind.wishes(&context).into_iter().map(|wish| (kind.goes_first(), wish))).collect();
+    let keeps = |pod: &&PodView| REQUESTS.iter().any(|kind| kind.keeps_token(pod, &context));
     let kept = wishes.pods.values().copied().filter(keeps).map(|pod| pod.id.uid.clone()).collect();
     (requested, kept)
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hitless_api::lifecycle::{self, Step};
 use hitless_api::pod::PodView;
 use hitless_api::{GrantMode, GrantOp};
-use hitless_rollout::kuperator::Kuperator;
+use hitless_rollout::foreign_manager::{PresentManager, PresentManagers};
 use hitless_rollout::mode::ServiceView;
 use hitless_rollout::round::{Round, WaitReason};
 use hitless_rollout::snapshot::{Evidence, NodeTransitionView, OperationKey, RuleView, Snapshot, Version};
@@ -198,7 +198,10 @@ fn leaving(is_done: bool) -> NodeTransitionView {
 #[test]
 fn beside_kusionstacks_own_manager_nothing_begins_and_no_pod_is_kept_out_of_service() {
     let all = Installed::with(&[Component::KusionStack]);
-    let there = Some(Kuperator::Leads("m-0".to_owned()));
+    let manager = Component::KusionStack.manager().unwrap();
+    let webhooks = [manager.mutating.to_owned()];
+    let there = PresentManager::seen(manager, None, &webhooks, scene::now()).unwrap();
+    let there: PresentManagers = [(Component::KusionStack, there)].into_iter().collect();
     let own = |pod: &mut Value| {
         pod["metadata"]["ownerReferences"] = json!([{"apiVersion": "apps.kusionstack.io/v1alpha1", "kind": "CollaSet", "name": "set",
             "uid": "uid-set", "controller": true}]);
@@ -219,7 +222,7 @@ fn beside_kusionstacks_own_manager_nothing_begins_and_no_pod_is_kept_out_of_serv
         assert!(grants.iter().all(|grant| grant.cancel.is_some()));
     }
     let off = Installed { off: [hitless_workloads::Switch::CollaSet].into(), ..all };
-    let restarts = decide(&snapshot(&objects, pod(own)).leaving_alone(&off, None));
+    let restarts = decide(&snapshot(&objects, pod(own)).leaving_alone(&off, PresentManagers::default()));
     assert_eq!(grants(&restarts).unwrap().len(), 1, "CollaSets are off: its pods are like anybody's");
 }
 

@@ -7,6 +7,7 @@ use hitless_api::node_transition::AgentInfo;
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, NodeTransitionSpec, TransitionBudget};
 use hitless_gate::Budget;
+use hitless_rollout::foreign_manager::PresentManagers;
 use hitless_rollout::gate_cache::GateCache;
 use hitless_rollout::prefetch::{NamePool, NodeImages};
 use hitless_rollout::round::{Round, Write, round};
@@ -68,7 +69,7 @@ pub(crate) fn snapshot(objects: &[Value], pod: PodView, images: &[&str]) -> Snap
         ..Snapshot::default()
     }
     .with_pods(vec![Arc::new(pod)])
-    .leaving_alone(&Installed::with(&[Component::KusionStack]), None)
+    .leaving_alone(&Installed::with(&[Component::KusionStack]), PresentManagers::default())
 }
 
 /// The node's NodeTransition, with these grants and reports of its agent.

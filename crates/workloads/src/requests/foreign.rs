@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::component::Component;
 use crate::intent::{Operation, PodIntent, PodWish};
-use crate::request::{RequestKind, Scene};
+use crate::request::{RequestContext, RequestKind};
 use crate::right::Right;
 use crate::switch::Switch;
 
@@ -34,13 +34,13 @@ impl RequestKind for Foreign {
         Some(Switch::PodOpsLifecycle)
     }
 
-    fn wishes(&self, scene: &Scene<'_, '_>) -> Vec<PodWish> {
-        let wanting = scene.pods.iter().filter(|pod| !pod.terminating && !pod.finished && is_wished(pod));
+    fn wishes(&self, context: &RequestContext<'_, '_>) -> Vec<PodWish> {
+        let wanting = context.pods.iter().filter(|pod| !pod.terminating && !pod.finished && is_wished(pod));
         wanting.map(|pod| PodWish::new(pod, Ok(intent(pod)))).collect()
     }
 
     /// When it is over is the agent's to say: it sees the labels as soon as anybody.
-    fn wants(&self, grant: &Grant, _: Option<&PodView>, _: &Scene<'_, '_>) -> bool {
+    fn wants(&self, grant: &Grant, _: Option<&PodView>, _: &RequestContext<'_, '_>) -> bool {
         grant.op == GrantOp::Foreign
     }
 

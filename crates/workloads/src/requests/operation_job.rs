@@ -17,7 +17,7 @@ use serde_json::Value;
 
 pub use body::{Action, Invalid, JobBody};
 pub(crate) use job::Job;
-pub use job::Standing;
+pub use job::TargetState;
 
 pub use super::token::token;
 use super::token::{is_token, token_of};
@@ -26,7 +26,7 @@ use crate::intent::PodWish;
 use crate::kind::Resource;
 use crate::kinds::colla_set;
 use crate::object::{self, Body, Object, ReadError};
-use crate::request::{Fates, Reports, RequestKind, Scene};
+use crate::request::{Fates, Reports, RequestContext, RequestKind};
 use crate::right::Right;
 use crate::switch::Switch;
 
@@ -66,37 +66,39 @@ impl RequestKind for OperationJobs {
         object::read(of, object, Body::OperationJob)
     }
 
-    fn wishes(&self, scene: &Scene<'_, '_>) -> Vec<PodWish> {
-        Job::all(scene).flat_map(|job| restart::wishes(job, scene)).collect()
+    fn wishes(&self, context: &RequestContext<'_, '_>) -> Vec<PodWish> {
+        Job::all(context).flat_map(|job| restart::wishes(job, context)).collect()
     }
 
-    fn wants(&self, grant: &Grant, pod: Option<&PodView>, scene: &Scene<'_, '_>) -> bool {
+    fn wants(&self, grant: &Grant, pod: Option<&PodView>, context: &RequestContext<'_, '_>) -> bool {
         let Some(token) = token_of(grant).filter(|token| is_token(token)) else { return false };
         // What has begun ends, whatever became of the job.
         let has_begun =
             pod.is_none_or(|pod| pod.annotations.get(annotations::RESTARTED).is_some_and(|now| now == token));
-        has_begun || is_unreadable(scene) || Job::of_token(token, scene).is_some_and(|job| job.wants(&grant.pod.name))
+        has_begun
+            || is_unreadable(context)
+            || Job::of_token(token, context).is_some_and(|job| job.wants(&grant.pod.name))
     }
 
-    fn keeps_token(&self, pod: &PodView, scene: &Scene<'_, '_>) -> bool {
+    fn keeps_token(&self, pod: &PodView, context: &RequestContext<'_, '_>) -> bool {
         let token = pod.annotations.get(annotations::RESTARTED).filter(|token| is_token(token));
         token.is_some_and(|token| {
-            is_unreadable(scene) || Job::of_token(token, scene).is_some_and(|job| job.is_open(&pod.id.name))
+            is_unreadable(context) || Job::of_token(token, context).is_some_and(|job| job.is_open(&pod.id.name))
         })
     }
 
-    fn report(&self, scene: &Scene<'_, '_>, fates: &Fates) -> Reports {
+    fn report(&self, context: &RequestContext<'_, '_>, fates: &Fates) -> Reports {
         let mut reports = Reports::default();
-        for job in Job::all(scene) {
-            report::of(job, scene, fates, &mut reports);
+        for job in Job::all(context) {
+            report::of(job, context, fates, &mut reports);
         }
-        if !is_unreadable(scene) && !scene.left.contains(&OPERATION_JOB.group_kind) {
-            reports.writes.extend(replace::cancelled(scene));
+        if !is_unreadable(context) && !context.left.contains(&OPERATION_JOB.group_kind) {
+            reports.writes.extend(replace::cancelled(context));
         }
         reports
     }
 }
 
-fn is_unreadable(scene: &Scene<'_, '_>) -> bool {
-    scene.unreadable.contains(&OPERATION_JOB.group_kind)
+fn is_unreadable(context: &RequestContext<'_, '_>) -> bool {
+    context.unreadable.contains(&OPERATION_JOB.group_kind)
 }

@@ -8,22 +8,22 @@ use super::token::is_token;
 pub use super::token::token_of;
 use crate::intent::PodWish;
 use crate::plan::{Plan, Stage};
-use crate::request::{RequestKind, Scene};
+use crate::request::{RequestContext, RequestKind};
 pub use crate::restart_wish::{RestartWish, wish};
 
 /// The kind of request: annotation `hitless.dev/restart`.
 pub struct Restarts;
 
 impl RequestKind for Restarts {
-    fn wishes(&self, scene: &Scene<'_, '_>) -> Vec<PodWish> {
-        let wanting = scene.pods.iter().filter(|pod| !pod.terminating && !pod.finished);
+    fn wishes(&self, context: &RequestContext<'_, '_>) -> Vec<PodWish> {
+        let wanting = context.pods.iter().filter(|pod| !pod.terminating && !pod.finished);
         let wanting = wanting.filter_map(|pod| Some((pod, wish(pod)?)));
         wanting
-            .filter_map(|(pod, wish)| Some(PodWish::new(pod, wish.intent(pod, revision((scene.plan_of)(pod), pod)?))))
+            .filter_map(|(pod, wish)| Some(PodWish::new(pod, wish.intent(pod, revision((context.plan_of)(pod), pod)?))))
             .collect()
     }
 
-    fn wants(&self, grant: &Grant, pod: Option<&PodView>, _: &Scene<'_, '_>) -> bool {
+    fn wants(&self, grant: &Grant, pod: Option<&PodView>, _: &RequestContext<'_, '_>) -> bool {
         let carries_out = token_of(grant).is_some_and(|token| !is_token(token));
         // A token that changed meanwhile queues one more restart and takes nothing from this one (docs/contract.md#restart-exactly-once).
         let wished = pod.and_then(|pod| pod.annotations.get(annotations::RESTART));

@@ -7,7 +7,7 @@ use hitless_api::pod::PodView;
 use hitless_api::{Grant, GroupKind};
 use hitless_workloads::requests::operation_job::OperationJobs;
 use hitless_workloads::requests::restart::Restarts;
-use hitless_workloads::{Fates, PodWish, Reports, RequestKind, Scene, World, registry};
+use hitless_workloads::{Fates, PodWish, Reports, RequestContext, RequestKind, World, registry};
 use hitless_world::carry_out;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
@@ -81,7 +81,7 @@ impl Shop {
         self.pods[pod]["metadata"]["uid"].as_str().unwrap().to_owned()
     }
 
-    pub(crate) fn with<T>(&self, look: impl FnOnce(&Scene<'_, '_>) -> T) -> T {
+    pub(crate) fn with<T>(&self, look: impl FnOnce(&RequestContext<'_, '_>) -> T) -> T {
         let objects: Vec<_> =
             self.objects.values().map(|object| Arc::new(registry::read(object.clone()).unwrap().unwrap())).collect();
         let view = |pod: &Value| Arc::new(PodView::from(&serde_json::from_value::<Pod>(pod.clone()).unwrap()));
@@ -89,12 +89,12 @@ impl Shop {
         let world = World::new(&objects, &pods, self.granted.keys().cloned().collect());
         let granted: HashMap<&str, &str> =
             self.granted.iter().map(|(uid, token)| (uid.as_str(), token.as_str())).collect();
-        let scene = Scene::new(&pods, &world, &|_| None, &granted, self.now);
-        look(&scene.without(&self.unreadable, &self.left))
+        let context = RequestContext::new(&pods, &world, &|_| None, &granted, self.now);
+        look(&context.without(&self.unreadable, &self.left))
     }
 
     pub(crate) fn wishes(&self) -> Vec<PodWish> {
-        self.with(|scene| OperationJobs.wishes(scene))
+        self.with(|context| OperationJobs.wishes(context))
     }
 
     pub(crate) fn wished(&self) -> Vec<String> {
@@ -104,7 +104,7 @@ impl Shop {
     /// The controller's turn, until nothing is left to write.
     pub(crate) fn settle(&mut self) -> Reports {
         for _ in 0..9 {
-            let reports = self.with(|scene| OperationJobs.report(scene, &self.fates));
+            let reports = self.with(|context| OperationJobs.report(context, &self.fates));
             if reports.writes.is_empty() {
                 return reports;
             }
@@ -155,9 +155,9 @@ impl Shop {
             "containers": {}, "before": {}, "annotations": {"hitless.dev/restarted": {"to": token}}, "drain": {}, "verify": {},
             "granted": "2026-01-01T00:00:00.000000Z", "ttlSeconds": 60}))
         .unwrap();
-        self.with(|scene| {
-            let known = scene.pods.iter().find(|known| known.id.name == pod).map(|pod| &**pod);
-            OperationJobs.wants(&grant, known, scene) || Restarts.wants(&grant, known, scene)
+        self.with(|context| {
+            let known = context.pods.iter().find(|known| known.id.name == pod).map(|pod| &**pod);
+            OperationJobs.wants(&grant, known, context) || Restarts.wants(&grant, known, context)
         })
     }
 }

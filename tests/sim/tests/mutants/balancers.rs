@@ -15,8 +15,8 @@ pub(crate) const BUGS: &[Bug] = &[
         what: "a server that drains counts as out while it has sessions",
         changes: &[(
             "crates/rollout/src/round/pools.rs",
-            "let is_out = matches!(backend.standing, Standing::Out | Standing::NotRegistered);",
-            "let is_out = matches!(backend.standing, Standing::Out | Standing::NotRegistered)\n                    || (MUTANT && matches!(backend.standing, Standing::Draining { .. }));",
+            "let is_out = matches!(backend.state, BackendState::Out | BackendState::NotRegistered);",
+            "let is_out = matches!(backend.state, BackendState::Out | BackendState::NotRegistered)\n                    || (MUTANT && matches!(backend.state, BackendState::Draining { .. }));",
         )],
     },
     Bug {

@@ -124,7 +124,7 @@ impl WaitReason {
             }
             Self::NamespaceUnread(unread) => unread.clause(),
             Self::OwnerUnreadable(kind) => format!("its workload is a {kind}, and the controller can't list those now"),
-            Self::LeftToKuperator(kuperator) => format!("{kuperator}, and its workload is left to it"),
+            Self::LeftToForeignManager(manager) => format!("{manager}, and its workload is left to it"),
             Self::LedgerFull => "the namespace's ledger has as many reservations as fit".to_owned(),
             Self::AgentTooOld { node, cannot } => {
                 format!("the agent on its node {node} is of an earlier version, which can't {cannot}")
@@ -227,7 +227,7 @@ impl WaitReason {
             Self::NodeFull(_) => Some("wait until some of its operations end"),
             Self::NamespaceUnread(unread) => Some(unread.advice()),
             Self::OwnerUnreadable(_) => Some("see the controller's log for what the API server says"),
-            Self::LeftToKuperator(_) => Some("remove it to go on with hitless (docs/migration.md)"),
+            Self::LeftToForeignManager(_) => Some("remove it to go on with hitless (docs/migration.md)"),
             Self::LedgerFull => Some("wait until some operations end"),
             Self::AgentTooOld { .. } => Some("update the DaemonSet hitless-agent"),
             Self::NotDrained(_) => Some(

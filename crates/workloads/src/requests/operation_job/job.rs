@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{Action, JobBody, replace, restart};
 use crate::object::{Body, Object};
-use crate::request::Scene;
+use crate::request::RequestContext;
 use crate::requests::token::TOKEN;
 
 /// A pod that the job names may have been made just before the job, and not be known yet: so long it is waited for.
@@ -21,9 +21,9 @@ pub(crate) struct Job<'a> {
     pub(super) body: &'a JobBody,
 }
 
-/// Where one target is.
+/// In which state one target is.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Standing<'a> {
+pub enum TargetState<'a> {
     /// It has ended, and the job says so.
     Recorded,
     /// It is not its turn, because of the partition.
@@ -70,13 +70,13 @@ impl<'a> Job<'a> {
     }
 
     /// All jobs, the oldest first.
-    pub(crate) fn all<'s>(scene: &'s Scene<'_, 'a>) -> impl Iterator<Item = Self> + 's {
-        scene.world.requests().iter().filter_map(|object| Self::of(object)).filter(|job| !job.object.deleting)
+    pub(crate) fn all<'s>(context: &'s RequestContext<'_, 'a>) -> impl Iterator<Item = Self> + 's {
+        context.world.requests().iter().filter_map(|object| Self::of(object)).filter(|job| !job.object.deleting)
     }
 
     /// The job with this token, unless it is being deleted.
-    pub(super) fn of_token(token: &str, scene: &Scene<'_, 'a>) -> Option<Self> {
-        let object = scene.world.object(token.strip_prefix(TOKEN)?)?;
+    pub(super) fn of_token(token: &str, context: &RequestContext<'_, 'a>) -> Option<Self> {
+        let object = context.world.object(token.strip_prefix(TOKEN)?)?;
         Self::of(object).filter(|job| !job.object.deleting)
     }
 
@@ -129,63 +129,63 @@ impl<'a> Job<'a> {
     /// The targets, with where each is.
     pub(super) fn targets<'t>(
         self,
-        scene: &'t Scene<'_, 'a>,
-    ) -> impl Iterator<Item = (&'a OperationTarget, Standing<'t>)> + 't
+        context: &'t RequestContext<'_, 'a>,
+    ) -> impl Iterator<Item = (&'a OperationTarget, TargetState<'t>)> + 't
     where
         'a: 't,
     {
         let targets = self.body.targets.iter().enumerate();
-        targets.map(move |(index, target)| (target, self.standing(index, target, scene)))
+        targets.map(move |(index, target)| (target, self.state(index, target, context)))
     }
 
-    fn standing<'t>(self, index: usize, target: &OperationTarget, scene: &'t Scene<'_, 'a>) -> Standing<'t>
+    fn state<'t>(self, index: usize, target: &OperationTarget, context: &'t RequestContext<'_, 'a>) -> TargetState<'t>
     where
         'a: 't,
     {
         let recorded = self.recorded(&target.name);
         if recorded.is_some_and(|detail| detail.progress.is_final()) {
-            return Standing::Recorded;
+            return TargetState::Recorded;
         }
-        let pod = scene.pod(&self.object.id.namespace, &target.name);
+        let pod = context.pod(&self.object.id.namespace, &target.name);
         let has_begun = recorded.is_some_and(|detail| detail.progress == Progress::Processing);
-        let standing = match self.body.action {
-            Action::Restart => restart::standing(self, &target.name, pod, scene),
-            Action::Replace => replace::standing(self, &target.name, pod, scene),
-            Action::Unknown(_) => return Standing::Later,
+        let state = match self.body.action {
+            Action::Restart => restart::state(self, &target.name, pod, context),
+            Action::Replace => replace::state(self, &target.name, pod, context),
+            Action::Unknown(_) => return TargetState::Later,
         };
-        let is_begun = has_begun || matches!(standing, Standing::Open { begun: true, .. } | Standing::Done { .. });
+        let is_begun = has_begun || matches!(state, TargetState::Open { begun: true, .. } | TargetState::Done { .. });
         if index >= self.body.partition && !is_begun {
-            return Standing::Later;
+            return TargetState::Later;
         }
-        match standing {
-            Standing::Open { committed: false, begun, pod, .. } => {
+        match state {
+            TargetState::Open { committed: false, begun, pod, .. } => {
                 if let Some(unknown) = target.containers.iter().find(|name| !begun && pod.container(name).is_none()) {
                     return failed("ContainerNotFound", format!("pod {} has no container {unknown}", target.name));
                 }
-                if self.is_late(scene.now) {
+                if self.is_late(context.now) {
                     let active = self.body.active.as_secs();
                     let what =
                         if begun { "it was taken back: no other pod had taken its place" } else { "it had not begun" };
                     return failed("DeadlineExceeded", format!("{what} {active} s after the job was taken on"));
                 }
-                standing
+                state
             }
             other => other,
         }
     }
 
     /// Of a target whose pod is not there.
-    pub(super) fn missing<'s>(self, target: &str, now: Timestamp) -> Standing<'s> {
+    pub(super) fn missing<'s>(self, target: &str, now: Timestamp) -> TargetState<'s> {
         let since = self.object.created.unwrap_or(now);
         match since.checked_add(NOT_KNOWN_YET) {
             Ok(until) if now < until && self.recorded(target).is_none_or(|detail| detail.start_time.is_none()) => {
-                Standing::Awaited { until }
+                TargetState::Awaited { until }
             }
             _ => failed("PodNotFound", format!("there is no pod {target} in namespace {}", self.object.id.namespace)),
         }
     }
 }
 
-pub(super) fn failed<'s>(reason: &str, message: String) -> Standing<'s> {
-    Standing::Failed(OperationError { reason: reason.to_owned(), message })
+pub(super) fn failed<'s>(reason: &str, message: String) -> TargetState<'s> {
+    TargetState::Failed(OperationError { reason: reason.to_owned(), message })
 }

@@ -7,9 +7,9 @@ use hitless_api::JsonPatch;
 use hitless_api::pod::PodView;
 
 use super::Action;
-use super::job::{Job, Standing, failed};
+use super::job::{Job, TargetState, failed};
 use crate::kinds::colla_set::{COLLA_SET, PAIR_ORIGIN, TO_REPLACE};
-use crate::request::Scene;
+use crate::request::RequestContext;
 use crate::requests::token::is_token;
 use crate::write::{Request, Write, patch_of_pod};
 
@@ -17,20 +17,20 @@ use crate::write::{Request, Write, patch_of_pod};
 const NEW_POD: &str = "NewPod";
 
 /// Where a target is; `pod` is the one of its name.
-pub(super) fn standing<'s>(
+pub(super) fn state<'s>(
     job: Job<'_>,
     target: &str,
     pod: Option<&'s PodView>,
-    scene: &'s Scene<'_, '_>,
-) -> Standing<'s> {
+    context: &'s RequestContext<'_, '_>,
+) -> TargetState<'s> {
     let known = job.recorded(target).and_then(|detail| detail.extra_info.get(NEW_POD));
     let Some(pod) = pod else {
         // The label that names the pair goes with the first pod; what was recorded stays.
-        let Some(name) = known else { return job.missing(target, scene.now) };
+        let Some(name) = known else { return job.missing(target, context.now) };
         let extra = extra(name);
-        return match scene.pod(&job.object.id.namespace, name) {
-            Some(new) if new.available() => Standing::Done { extra },
-            Some(pod) => Standing::Open { pod, begun: true, committed: true, extra },
+        return match context.pod(&job.object.id.namespace, name) {
+            Some(new) if new.available() => TargetState::Done { extra },
+            Some(pod) => TargetState::Open { pod, begun: true, committed: true, extra },
             None => {
                 failed("PodNotFound", format!("pod {target} is gone, and so is {name}, which was made in its place"))
             }
@@ -52,12 +52,12 @@ pub(super) fn standing<'s>(
             && other.owner.as_ref().is_some_and(|of| of.uid == owner.uid)
             && other.labels.get(PAIR_ORIGIN) == Some(&pod.id.name)
     };
-    let new = scene.world.pods(&owner.uid).iter().copied().find(|other| begun && is_new(other));
+    let new = context.world.pods(&owner.uid).iter().copied().find(|other| begun && is_new(other));
     let name = new.map(|new| &new.id.name).or(known);
     // The label is a wish; it can be taken back for as long as nothing is done to the pod.
-    let (uid, world) = (&pod.id.uid, scene.world);
+    let (uid, world) = (&pod.id.uid, context.world);
     let is_leaving = world.operating.contains(uid) || world.left.contains(uid) || pod.terminating || pod.finished;
-    Standing::Open {
+    TargetState::Open {
         pod,
         begun,
         committed: begun && is_leaving,
@@ -70,8 +70,8 @@ fn extra(new: &str) -> BTreeMap<String, String> {
 }
 
 /// The label for a pod that is open and does not have it yet. One that its owner wants to replace already stays as it is.
-pub(super) fn begin(job: Job<'_>, pod: &PodView, scene: &Scene<'_, '_>) -> Option<Write> {
-    let is_followed = pod.owner.as_ref().is_some_and(|owner| scene.world.object(&owner.uid).is_some());
+pub(super) fn begin(job: Job<'_>, pod: &PodView, context: &RequestContext<'_, '_>) -> Option<Write> {
+    let is_followed = pod.owner.as_ref().is_some_and(|owner| context.world.object(&owner.uid).is_some());
     let is_wished = job.body.action == Action::Replace && job.body.invalid.is_none();
     if !is_wished || !is_followed || pod.labels.contains_key(TO_REPLACE) {
         return None;
@@ -80,10 +80,10 @@ pub(super) fn begin(job: Job<'_>, pod: &PodView, scene: &Scene<'_, '_>) -> Optio
 }
 
 /// Takes the label away again where a job has set it and is gone, or has given the pod up: its CollaSet undoes what is not done yet.
-pub(super) fn cancelled(scene: &Scene<'_, '_>) -> Vec<Write> {
-    let ours = scene.pods.iter().filter_map(|pod| {
+pub(super) fn cancelled(context: &RequestContext<'_, '_>) -> Vec<Write> {
+    let ours = context.pods.iter().filter_map(|pod| {
         let token = pod.labels.get(TO_REPLACE).filter(|token| is_token(token))?;
-        let is_wished = Job::of_token(token, scene).is_some_and(|job| !job.has_given_up(&pod.id.name));
+        let is_wished = Job::of_token(token, context).is_some_and(|job| !job.has_given_up(&pod.id.name));
         (!pod.terminating && !is_wished).then_some((pod, token))
     });
     let path = ["metadata", "labels", TO_REPLACE];

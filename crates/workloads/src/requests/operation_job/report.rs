@@ -8,29 +8,29 @@ use hitless_api::{JsonPatch, Time};
 use jiff::{Timestamp, Unit};
 use serde_json::json;
 
-use super::job::{Job, Standing};
+use super::job::{Job, TargetState};
 use super::{Action, OPERATION_JOB, replace};
-use crate::request::{Fate, Fates, Reports, Scene};
+use crate::request::{Fate, Fates, Reports, RequestContext};
 use crate::write::{Request, Write};
 
 /// Adds what is to be written and said of the job.
-pub(super) fn of<'a>(job: Job<'a>, scene: &Scene<'_, 'a>, fates: &Fates, reports: &mut Reports) {
+pub(super) fn of<'a>(job: Job<'a>, context: &RequestContext<'_, 'a>, fates: &Fates, reports: &mut Reports) {
     if job.is_over() {
         // For as long as it is there: an Event is written only of what holds for a while.
         reports.notes.extend(note(job, &job.body.status));
-        return expire(job, scene.now, reports);
+        return expire(job, context.now, reports);
     }
     // Times in a status have whole seconds.
-    let now = scene.now.round(Unit::Second).unwrap_or(scene.now);
+    let now = context.now.round(Unit::Second).unwrap_or(context.now);
     let wanted = match &job.body.invalid {
         Some(invalid) => {
             refused(job, &OperationError { reason: invalid.reason().to_owned(), message: invalid.to_string() }, now)
         }
-        None => status(job, scene, fates, now, reports),
+        None => status(job, context, fates, now, reports),
     };
     reports.writes.extend(write(job, &wanted));
     let open = wanted.target_details.iter().any(|detail| !detail.progress.is_final());
-    let deadline = job.deadline().filter(|at| open && *at > scene.now);
+    let deadline = job.deadline().filter(|at| open && *at > context.now);
     wake(reports, deadline);
     reports.notes.extend(note(job, &wanted));
 }
@@ -74,24 +74,24 @@ fn refused(job: Job<'_>, error: &OperationError, now: Timestamp) -> OperationJob
 
 fn status<'a>(
     job: Job<'a>,
-    scene: &Scene<'_, 'a>,
+    context: &RequestContext<'_, 'a>,
     fates: &Fates,
     now: Timestamp,
     reports: &mut Reports,
 ) -> OperationJobStatus {
     let mut details = Vec::with_capacity(job.body.targets.len());
-    for (target, standing) in job.targets(scene) {
+    for (target, state) in job.targets(context) {
         let known = job
             .recorded(&target.name)
             .cloned()
             .unwrap_or_else(|| OperationTargetStatus { name: target.name.clone(), ..OperationTargetStatus::default() });
-        if let Standing::Awaited { until } = standing {
+        if let TargetState::Awaited { until } = state {
             wake(reports, Some(until));
         }
-        if let (Standing::Open { pod, begun: false, .. }, Action::Replace) = (&standing, &job.body.action) {
-            reports.writes.extend(replace::begin(job, pod, scene));
+        if let (TargetState::Open { pod, begun: false, .. }, Action::Replace) = (&state, &job.body.action) {
+            reports.writes.extend(replace::begin(job, pod, context));
         }
-        details.push(detail(job, known, standing, fates, now));
+        details.push(detail(job, known, state, fates, now));
     }
     let with = |progress: Progress| details.iter().filter(|detail| detail.progress == progress).count();
     let (succeeded, failed) = (with(Progress::Succeeded), with(Progress::Failed));
@@ -117,7 +117,7 @@ fn status<'a>(
 fn detail(
     job: Job<'_>,
     known: OperationTargetStatus,
-    standing: Standing<'_>,
+    state: TargetState<'_>,
     fates: &Fates,
     now: Timestamp,
 ) -> OperationTargetStatus {
@@ -134,11 +134,11 @@ fn detail(
         let error = OperationError { reason: fate.reason.clone(), message: fate.text.clone() };
         ended(Progress::Failed, BTreeMap::new(), Some(error))
     };
-    match standing {
-        Standing::Recorded | Standing::Later | Standing::Awaited { .. } => known,
-        Standing::Done { extra } => ended(Progress::Succeeded, extra, None),
-        Standing::Failed(error) => ended(Progress::Failed, BTreeMap::new(), Some(error)),
-        Standing::Open { pod, begun: is_begun, committed: _, extra } => {
+    match state {
+        TargetState::Recorded | TargetState::Later | TargetState::Awaited { .. } => known,
+        TargetState::Done { extra } => ended(Progress::Succeeded, extra, None),
+        TargetState::Failed(error) => ended(Progress::Failed, BTreeMap::new(), Some(error)),
+        TargetState::Open { pod, begun: is_begun, committed: _, extra } => {
             let of_operation = fates.failed.get(&(pod.id.uid.clone(), job.token()));
             let never = || fates.never.get(&pod.id.uid).filter(|_| !is_begun && job.body.action == Action::Restart);
             if let Some(fate) = of_operation.or_else(never) {

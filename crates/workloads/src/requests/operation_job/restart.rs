@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use hitless_api::names::{annotations, labels};
 use hitless_api::pod::PodView;
 
-use super::job::{Job, Standing, failed};
+use super::job::{Job, TargetState, failed};
 use super::{Action, JobBody};
 use crate::intent::PodWish;
-use crate::request::Scene;
+use crate::request::RequestContext;
 use crate::requests::restart;
 use crate::restart_wish::RestartWish;
 
@@ -16,16 +16,16 @@ use crate::restart_wish::RestartWish;
 const INFO: &str = "Info";
 
 /// Where a target is; `pod` is the one of its name.
-pub(super) fn standing<'s>(
+pub(super) fn state<'s>(
     job: Job<'_>,
     target: &str,
     pod: Option<&'s PodView>,
-    scene: &Scene<'_, '_>,
-) -> Standing<'s> {
-    let Some(pod) = pod else { return job.missing(target, scene.now) };
-    let begun = scene.granted.get(pod.id.uid.as_str()).is_some_and(|token| *token == job.token());
+    context: &RequestContext<'_, '_>,
+) -> TargetState<'s> {
+    let Some(pod) = pod else { return job.missing(target, context.now) };
+    let begun = context.granted.get(pod.id.uid.as_str()).is_some_and(|token| *token == job.token());
     if pod.annotations.get(annotations::RESTARTED).is_some_and(|token| *token == job.token()) {
-        return if begun { open(pod, true) } else { Standing::Done { extra: BTreeMap::new() } };
+        return if begun { open(pod, true) } else { TargetState::Done { extra: BTreeMap::new() } };
     }
     if pod.terminating {
         return failed("PodNotFound", format!("pod {} is being deleted", pod.id.name));
@@ -42,17 +42,17 @@ pub(super) fn standing<'s>(
     // Its containers were started after they were to be restarted.
     if pod.created.zip(job.object.created).is_some_and(|(pod, job)| pod > job) {
         let extra = BTreeMap::from([(INFO.to_owned(), "the pod was made after the job".to_owned())]);
-        return Standing::Done { extra };
+        return TargetState::Done { extra };
     }
     open(pod, begun)
 }
 
-fn open(pod: &PodView, begun: bool) -> Standing<'_> {
-    Standing::Open { pod, begun, committed: begun, extra: BTreeMap::new() }
+fn open(pod: &PodView, begun: bool) -> TargetState<'_> {
+    TargetState::Open { pod, begun, committed: begun, extra: BTreeMap::new() }
 }
 
 /// What the job wishes for its pods.
-pub(super) fn wishes<'a>(job: Job<'a>, scene: &Scene<'_, 'a>) -> Vec<PodWish> {
+pub(super) fn wishes<'a>(job: Job<'a>, context: &RequestContext<'_, 'a>) -> Vec<PodWish> {
     let JobBody { action, invalid, delay_seconds, .. } = job.body;
     if *action != Action::Restart || invalid.is_some() || job.is_over() {
         return Vec::new();
@@ -61,14 +61,14 @@ pub(super) fn wishes<'a>(job: Job<'a>, scene: &Scene<'_, 'a>) -> Vec<PodWish> {
         token: job.token(),
         containers: (!containers.is_empty()).then(|| containers.to_vec()),
     };
-    let open = job.targets(scene).filter_map(|(target, standing)| match standing {
-        Standing::Open { pod, .. } => Some((target, pod)),
+    let open = job.targets(context).filter_map(|(target, state)| match state {
+        TargetState::Open { pod, .. } => Some((target, pod)),
         _ => None,
     });
     let wishes = open.filter(|(_, pod)| pod.annotations.get(annotations::RESTARTED) != Some(&job.token()));
     wishes
         .filter_map(|(target, pod)| {
-            let revision = restart::revision((scene.plan_of)(pod), pod)?;
+            let revision = restart::revision((context.plan_of)(pod), pod)?;
             let intent = wish(&target.containers).intent(pod, revision);
             let asked_by = Some(job.object.id.clone());
             Some(PodWish { delay_seconds: *delay_seconds, asked_by, ..PodWish::new(pod, intent) })

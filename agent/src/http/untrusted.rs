@@ -1,4 +1,4 @@
-//! Connections of strangers. When connections run out, the longest-idle one is closed: a new client is more likely to be a load
+//! Connections of clients that are not trusted. When connections run out, the longest-idle one is closed: a new client is more likely to be a load
 //! balancer.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use super::limits::{Source, lock};
 
 /// All of them.
 #[derive(Debug, Default)]
-pub struct Strangers(Arc<Mutex<Open>>);
+pub struct UntrustedConnections(Arc<Mutex<Open>>);
 
 #[derive(Debug, Default)]
 struct Open {
@@ -30,23 +30,23 @@ struct Connection {
 
 /// One connection, until it is dropped.
 #[derive(Debug)]
-pub struct Stranger {
+pub struct UntrustedConnection {
     number: u64,
     open: Arc<Mutex<Open>>,
     /// Cancelled when it is to end for another one.
     pub evicted: CancellationToken,
 }
 
-impl Strangers {
+impl UntrustedConnections {
     /// One has come.
     #[must_use]
-    pub fn enter(&self, source: Source, now: Instant) -> Stranger {
+    pub fn enter(&self, source: Source, now: Instant) -> UntrustedConnection {
         let mut open = lock(&self.0);
         let (number, evicted) = (open.next, CancellationToken::new());
         open.next += 1;
         let connection = Connection { source, idle_since: Some(now), evicted: evicted.clone() };
         open.connections.insert(number, connection);
-        Stranger { number, open: self.0.clone(), evicted }
+        UntrustedConnection { number, open: self.0.clone(), evicted }
     }
 
     /// Ends the one that has been idle for longest, of this source or of all; says whether there is one.
@@ -63,7 +63,7 @@ impl Strangers {
     }
 }
 
-impl Stranger {
+impl UntrustedConnection {
     /// A request has come, or has been answered.
     pub fn set_idle(&self, since: Option<Instant>) {
         if let Some(connection) = lock(&self.open).connections.get_mut(&self.number) {
@@ -72,7 +72,7 @@ impl Stranger {
     }
 }
 
-impl Drop for Stranger {
+impl Drop for UntrustedConnection {
     fn drop(&mut self) {
         lock(&self.open).connections.remove(&self.number);
     }
@@ -91,19 +91,19 @@ mod tests {
 
     #[test]
     fn the_longest_idle_one_goes_and_never_one_that_is_being_answered() {
-        let (strangers, start) = (Strangers::default(), Instant::now());
+        let (untrusted, start) = (UntrustedConnections::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
         let [busy, first, second] =
-            [(1, 0), (1, 1), (2, 2)].map(|(last, since)| strangers.enter(source(last), at(since)));
+            [(1, 0), (1, 1), (2, 2)].map(|(last, since)| untrusted.enter(source(last), at(since)));
         busy.set_idle(None);
         first.set_idle(Some(at(3)));
         let evicted = || [&busy, &first, &second].map(|stranger| stranger.evicted.is_cancelled());
-        assert!(strangers.evict(Some(&source(1))));
+        assert!(untrusted.evict(Some(&source(1))));
         assert_eq!(evicted(), [false, true, false], "only of that source");
-        assert!(strangers.evict(None));
+        assert!(untrusted.evict(None));
         assert_eq!(evicted(), [false, true, true]);
-        assert!(!strangers.evict(None), "each goes once");
+        assert!(!untrusted.evict(None), "each goes once");
         drop((busy, first, second));
-        assert!(lock(&strangers.0).connections.is_empty());
+        assert!(lock(&untrusted.0).connections.is_empty());
     }
 }
