@@ -23,9 +23,9 @@ use run::Seen;
 
 #[derive(Args)]
 pub(super) struct Applications {
-    /// Only cases whose name contains this.
-    #[arg(long)]
-    only: Option<String>,
+    /// Only cases whose name contains this, or one of these with commas between them.
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
     /// Rollouts of each case, one after the other.
     #[arg(long, default_value_t = 3)]
     rollouts: usize,
@@ -137,7 +137,8 @@ fn wanted(options: &Applications) -> anyhow::Result<Vec<Case>> {
     let mut cases = all();
     let names: Vec<&str> = cases.iter().map(|case| case.name).collect();
     let names = names.join(", ");
-    cases.retain(|case| options.only.as_ref().is_none_or(|only| case.name.contains(only.as_str())));
+    let is_named = |case: &Case| options.only.iter().any(|only| case.name.contains(only.as_str()));
+    cases.retain(|case| options.only.is_empty() || is_named(case));
     ensure!(!cases.is_empty(), "--only: there are {names}");
     Ok(cases)
 }

@@ -20,6 +20,31 @@ pub(super) fn load(stack: &Stack, moment: Moment) -> anyhow::Result<()> {
     }
 }
 
+/// The reference server, which migrates for a minute at the start of version v2.
+pub(super) const MIGRATING: &str = "echo-migrating";
+
+pub(super) fn push_migrating(stack: &Stack, moment: Moment) -> anyhow::Result<()> {
+    push(stack, moment, MIGRATING, &[("v1", "0"), ("v2", "60000")])
+}
+
+/// The reference server under a name that nodes have only from the mirror.
+pub(super) const MIRRORED: &str = "echo-mirrored";
+
+pub(super) fn push_mirrored(stack: &Stack, moment: Moment) -> anyhow::Result<()> {
+    push(stack, moment, MIRRORED, &[("v1", "0"), ("v2", "0")])
+}
+
+/// Versions of the reference server, with how many milliseconds each needs to start.
+fn push(stack: &Stack, moment: Moment, repository: &str, versions: &[(&str, &str)]) -> anyhow::Result<()> {
+    match moment {
+        Moment::Before => versions.iter().try_for_each(|(version, delay)| {
+            let environment = [("START_DELAY", *delay), ("REPOSITORY", repository)];
+            stack.push_echo(repository, version, &environment, None).map(drop)
+        }),
+        Moment::Serving | Moment::Over => Ok(()),
+    }
+}
+
 pub(super) fn cordon(stack: &Stack, moment: Moment) -> anyhow::Result<()> {
     let verb = match moment {
         Moment::Before => return Ok(()),

@@ -5,7 +5,7 @@ use hitless_e2e::stack::image;
 use hitless_e2e::traffic::Rate;
 use serde_json::{Value, json};
 
-use super::by_hand::{LOADED, SHARE, cordon, fill, load};
+use super::by_hand::{LOADED, MIGRATING, MIRRORED, SHARE, cordon, fill, load, push_migrating, push_mirrored};
 use super::case::{Brought, Case, Change, echo, node, version};
 
 /// Two words that a configuration may have.
@@ -104,10 +104,10 @@ pub(super) fn cases() -> Vec<Case> {
         Case::echo("o09-slow-stop")
             .spec(&json!({"progressDeadlineSeconds": 30}))
             .pod(&json!({"terminationGracePeriodSeconds": 60, "containers": [echo(&json!({"lifecycle": pre_stop(40)}))]})),
-        Case::echo("o10-startup-probe")
-            .pod(&json!({"terminationGracePeriodSeconds": 5, "containers": [echo(&json!({
-                "startupProbe": {"httpGet": {"path": "/healthz", "port": 8080}, "periodSeconds": 5, "failureThreshold": 60}}))]}))
-            .change(Change::Patch(slow_migration)),
+        Case::new("o10-startup-probe", MIGRATING)
+            .by_hand(push_migrating)
+            .pod(&json!({"terminationGracePeriodSeconds": 5, "containers": [echo(&json!({"image": image(MIGRATING, "v1"),
+                "startupProbe": {"httpGet": {"path": "/healthz", "port": 8080}, "periodSeconds": 5, "failureThreshold": 60}}))]})),
         with_state("o11-lease", lease),
         Case::echo("o12-service-for-each-pod")
             .of(Workload::StatefulSet)
@@ -142,7 +142,11 @@ pub(super) fn cases() -> Vec<Case> {
             .alone()
             .by_hand(fill)
             .pod(&json!({"containers": [echo(&json!({"resources": {"requests": {"cpu": SHARE}}}))]})),
-        Case::echo("o22-mirrored-image").beside(mirror).brought(Brought::Container("web", mirrored)),
+        Case::new("o22-mirrored-image", MIRRORED)
+            .by_hand(push_mirrored)
+            .beside(mirror)
+            .pod(&json!({"containers": [echo(&json!({"image": image(MIRRORED, "v1")}))]}))
+            .brought(Brought::Container("web", mirrored)),
     ]
 }
 
@@ -173,15 +177,7 @@ fn new_pods_get(namespace: &str, name: &str, condition: &str, mutation: &Value) 
 
 /// Under the mirror's name.
 fn mirrored(rollout: usize) -> String {
-    format!("mirror.{}", image("echo", version(rollout)))
-}
-
-/// O-10: each second version migrates for a minute at its start.
-fn slow_migration(rollout: usize) -> Value {
-    let delay = if rollout % 2 == 1 { "60000" } else { "0" };
-    let container = json!({"name": "web", "image": image("echo", version(rollout)),
-        "env": [{"name": "START_DELAY", "value": delay}]});
-    json!({"spec": {"template": {"spec": {"containers": [container]}}}})
+    format!("mirror.{}", image(MIRRORED, version(rollout)))
 }
 
 /// O-02: only a new pod runs the init container again.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use hitless_cluster::Place;
-use hitless_e2e::app::{PATIENCE, is_ready};
+use hitless_e2e::app::{PATIENCE, is_ready, manifest};
 use hitless_e2e::traffic::Rate;
 use hitless_e2e::until::until_answered;
 use hitless_e2e::{App, Kubectl, Stack, Traffic};
@@ -83,7 +83,9 @@ pub(super) fn rollouts(
     space.feed(&["apply"], &object)?;
     let by_hand = |moment| (case.by_hand)(stack, moment);
     let seen = by_hand(Moment::Before).and_then(|()| beside(&space, case, 0, "apply")).and_then(|()| {
-        let app = App::start_by(space.clone(), &case.shape(way == Way::Hitless))?;
+        let shape = case.shape(way == Way::Hitless);
+        wait_given(&space, case, manifest(&shape)["spec"]["template"].take(), 0)?;
+        let app = App::start_by(space.clone(), &shape)?;
         by_hand(Moment::Serving)?;
         let seen = (1..=count).map(|rollout| one(stack, &app, case, way, rollout, longest)).collect();
         by_hand(Moment::Over).and(seen)
@@ -111,9 +113,7 @@ fn one(stack: &Stack, app: &App, case: &Case, way: Way, rollout: usize, longest:
     let also = case.also.map(load).transpose()?;
     traffic.wait_for_requests(2 * RATE.per_second(), PATIENCE)?;
     beside(&app.kubectl, case, rollout, "apply")?;
-    if let Brought::Container(name, image) = case.brought {
-        wait_injected(app, name, rollout, image)?;
-    }
+    wait_given(&app.kubectl, case, app.kubectl.get(&[app.workload.web()])?["spec"]["template"].take(), rollout)?;
     // Times in the API are whole seconds.
     let (since, begin) = (Timestamp::from_second(Timestamp::now().as_second())?, Instant::now());
     change(app, case, rollout)?;
@@ -188,16 +188,18 @@ fn wait(stack: &Stack, app: &App, way: Way, longest: Duration) -> anyhow::Result
     Ok((output.status.code(), said.lines().last().unwrap_or_default().to_owned()))
 }
 
-/// Waits until the API server gives new pods this image: it knows of a changed policy a little later than of the change. A container of
-/// the template still has the version before.
-fn wait_injected(app: &App, name: &str, rollout: usize, image: fn(usize) -> String) -> anyhow::Result<()> {
-    let mut pod = app.kubectl.get(&[app.workload.web()])?["spec"]["template"].take();
-    let image = image(if container(&pod["spec"], name).is_null() { rollout } else { rollout - 1 });
+/// Waits until the API server gives new pods of the template the container that the case names: it knows of a changed policy a little
+/// later than of the change. A container of the template has the version before the rollout.
+fn wait_given(space: &Kubectl, case: &Case, template: Value, rollout: usize) -> anyhow::Result<()> {
+    let Brought::Container(name, image) = case.brought else { return Ok(()) };
+    let mut pod = template;
+    let is_injected = container(&pod["spec"], name).is_null();
+    let image = image(if is_injected { rollout } else { rollout.saturating_sub(1) });
     pod["apiVersion"] = "v1".into();
     pod["kind"] = "Pod".into();
-    pod["metadata"]["name"] = "injected".into();
+    pod["metadata"]["name"] = "given".into();
     until_answered(|| {
-        let made = app.kubectl.feed(&["create", "--dry-run=server", "-o=json"], &pod)?;
+        let made = space.feed(&["create", "--dry-run=server", "-o=json"], &pod)?;
         let made: Value = serde_json::from_str(&made)?;
         ensure!(container(&made["spec"], name)["image"] == image, "{image} is not put into new pods");
         Ok(())
