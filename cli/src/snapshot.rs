@@ -88,7 +88,7 @@ impl Snapshot {
 
     /// What the controller looks after.
     fn installed(&self) -> Installed {
-        self.installed.clone().unwrap_or_else(|| Installed::with(&[Component::KusionStack]))
+        self.installed.clone().unwrap_or_else(|| Installed::with(&Component::OPTIONAL))
     }
 
     /// Whether the controller acts on OperationJobs.

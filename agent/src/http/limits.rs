@@ -163,7 +163,7 @@ pub struct Limits {
     pub connections: Places,
     /// Connections for probes only.
     pub reserve: Places,
-    /// UntrustedConnections' connections, the longest idle of which makes room.
+    /// Connections of clients that are not trusted, the longest idle of which makes room.
     pub untrusted: UntrustedConnections,
     /// Requests that wait.
     pub waits: Places,
@@ -245,7 +245,7 @@ impl Places {
 }
 
 impl Limits {
-    /// A place for a connection. If a stranger can have none, the connection ends that has been idle for longest: of the same source
+    /// A place for a connection. If a client that is not trusted can have none, the connection ends that has been idle for longest: of the same source
     /// if that has all of its own, else of all that are not trusted.
     #[must_use]
     pub fn connect(&self, source: &Source) -> Option<Place> {

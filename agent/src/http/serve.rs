@@ -104,10 +104,10 @@ pub async fn serve(acceptor: impl Acceptor, state: AppState, router: Router) -> 
             accepted = acceptor.accept() => match accepted {
                 Ok((stream, peer)) => {
                     if let Some((place, is_reserve)) = admit(&state, &peer) {
-                        let stranger = matches!(place.of(), Source::Other(_))
+                        let untrusted = matches!(place.of(), Source::Other(_))
                             .then(|| state.limits.untrusted.enter(place.of().clone(), Instant::now()));
                         let info = ConnInfo { peer, is_reserve, place: Arc::new(Mutex::new(place)) };
-                        open.spawn(connection(stream, info, stranger, state.clone(), router.clone()));
+                        open.spawn(connection(stream, info, untrusted, state.clone(), router.clone()));
                     }
                 }
                 Err(error) => {
@@ -142,24 +142,24 @@ fn admit(state: &AppState, peer: &Peer) -> Option<(Place, bool)> {
 async fn connection<S>(
     stream: S,
     info: ConnInfo,
-    stranger: Option<UntrustedConnection>,
+    untrusted: Option<UntrustedConnection>,
     state: AppState,
     router: Router,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (is_reserve, place) = (info.is_reserve, info.place.clone());
-    let evicted = stranger.as_ref().map_or_else(CancellationToken::new, |stranger| stranger.evicted.clone());
-    let stranger = Arc::new(stranger);
+    let evicted = untrusted.as_ref().map_or_else(CancellationToken::new, |untrusted| untrusted.evicted.clone());
+    let untrusted = Arc::new(untrusted);
     let service = service_fn(move |request: Request<Incoming>| {
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(info.clone());
-        let (router, stranger) = (router.clone(), stranger.clone());
+        let (router, untrusted) = (router.clone(), untrusted.clone());
         async move {
-            let set_idle = |since| stranger.iter().for_each(|stranger| stranger.set_idle(since));
+            let set_idle = |since| untrusted.iter().for_each(|untrusted| untrusted.set_idle(since));
             set_idle(None);
             let answer = router.oneshot(request).await;
-            // What a stranger may ask for has short answers.
+            // What a client that is not trusted may ask for has short answers.
             set_idle(Some(Instant::now()));
             answer
         }

@@ -1,5 +1,5 @@
-//! Connections of clients that are not trusted. When connections run out, the longest-idle one is closed: a new client is more likely to be a load
-//! balancer.
+//! Connections of clients that are not trusted. When connections run out, the longest-idle one is closed: a new client is more likely
+//! to be a load balancer.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -97,7 +97,7 @@ mod tests {
             [(1, 0), (1, 1), (2, 2)].map(|(last, since)| untrusted.enter(source(last), at(since)));
         busy.set_idle(None);
         first.set_idle(Some(at(3)));
-        let evicted = || [&busy, &first, &second].map(|stranger| stranger.evicted.is_cancelled());
+        let evicted = || [&busy, &first, &second].map(|connection| connection.evicted.is_cancelled());
         assert!(untrusted.evict(Some(&source(1))));
         assert_eq!(evicted(), [false, true, false], "only of that source");
         assert!(untrusted.evict(None));

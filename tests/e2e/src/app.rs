@@ -23,7 +23,7 @@ pub use shape::{LONGEST_HOLD, Shape, Workload};
 
 use crate::stack::TIMES;
 use crate::watch::Objects;
-use crate::{Kubectl, Watch};
+use crate::{Kubectl, Watch, namespace};
 
 /// Longest wait for something that normally takes seconds; machines are busy.
 pub const PATIENCE: Duration = Duration::from_mins(2);
@@ -91,7 +91,8 @@ impl App {
     }
 
     fn create_by(kubectl: Kubectl, shape: &Shape) -> anyhow::Result<Self> {
-        apply_namespace(&kubectl, shape)?;
+        let labels = if shape.gate { json!({"hitless.dev/gate": "enabled"}) } else { json!({}) };
+        namespace::apply(&kubectl, &labels)?;
         kubectl.feed(&["apply"], &service("web", &json!({})))?;
         if shape.workload == Workload::StatefulSet {
             kubectl.feed(&["apply"], &service(HEADLESS, &json!({"clusterIP": "None"})))?;
@@ -172,21 +173,6 @@ impl App {
             .into_iter()
             .filter(|rs| rs["spec"]["replicas"] != 0 || rs["status"]["replicas"].as_i64().unwrap_or(0) > 0)
             .collect())
-    }
-}
-
-/// One of that name that is still being deleted, after a test that runs once more, takes all that is made in it with it.
-fn apply_namespace(kubectl: &Kubectl, shape: &Shape) -> anyhow::Result<()> {
-    let labels = if shape.gate { json!({"hitless.dev/gate": "enabled"}) } else { json!({}) };
-    let name = kubectl.namespace();
-    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}});
-    loop {
-        let applied = kubectl.feed(&["apply", "-o=json"], &namespace)?;
-        let applied: Value = serde_json::from_str(&applied).context("kubectl apply did not print JSON")?;
-        if applied["metadata"]["deletionTimestamp"].is_null() {
-            return Ok(());
-        }
-        kubectl.run(&["wait", "--for=delete", &format!("namespace/{name}"), "--timeout=120s"])?;
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::{Kubectl, Stack};
+use crate::{Kubectl, Stack, namespace};
 
 /// Variables of a template: so many fit into the 1.5 MiB that the API server's store takes.
 const VARIABLES: usize = 45_000;
@@ -21,7 +21,7 @@ impl Hostile {
     /// Makes its namespace.
     pub fn new(stack: &Stack, namespace: &str) -> anyhow::Result<Self> {
         let kubectl = Kubectl::new(Arc::clone(&stack.cluster), namespace);
-        kubectl.feed(&["apply"], &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}))?;
+        namespace::apply(&kubectl, &json!({}))?;
         Ok(Self { kubectl })
     }
 

@@ -10,7 +10,7 @@ use hitless_e2e::app::{PATIENCE, Shape, image_of, is_ready, readiness_probe};
 use hitless_e2e::stack::{REGISTRY, echo_image};
 use hitless_e2e::traffic::Rate;
 use hitless_e2e::watch::Objects;
-use hitless_e2e::{App, Kubectl, Stack, Traffic};
+use hitless_e2e::{App, Kubectl, Stack, Traffic, namespace};
 use serde_json::{Value, json};
 
 const REPLICAS: u32 = 4;
@@ -24,10 +24,7 @@ const TOLERATED: u64 = 150;
 /// What pods need to be Ready: a Deployment `db` and its Service, whose address is returned.
 fn dependency(kubectl: &Kubectl) -> anyhow::Result<String> {
     let labels = json!({"app": "db"});
-    kubectl.feed(
-        &["apply"],
-        &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": kubectl.namespace()}}),
-    )?;
+    namespace::apply(kubectl, &json!({}))?;
     let container = json!({"name": "db", "image": echo_image("v1"), "readinessProbe": readiness_probe("http"),
         "ports": [{"containerPort": 8080, "name": "http"}]});
     kubectl.feed(

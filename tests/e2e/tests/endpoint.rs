@@ -9,7 +9,7 @@ use hitless_cluster::Place;
 use hitless_e2e::app::{self, PATIENCE, Shape, is_ready};
 use hitless_e2e::traffic::Rate;
 use hitless_e2e::until::until_answered;
-use hitless_e2e::{App, Kubectl, Stack, Traffic, Watch, endpoint, measure};
+use hitless_e2e::{App, Kubectl, Stack, Traffic, Watch, endpoint, measure, namespace};
 use serde_json::{Value, json};
 
 /// How long the hook waits at most; the kubelet's grace period is longer.
@@ -65,7 +65,7 @@ fn under_pod_security_restricted_a_native_rollout_loses_nothing_with_the_endpoin
     let shape = Shape { replicas: 2, update: None, gate: false, mode: None, patch: change, ..Shape::default() };
     let namespace = "t-prestop-restricted";
     let kubectl = Kubectl::new(Arc::clone(&stack.cluster), namespace);
-    kubectl.run(&["create", "namespace", namespace])?;
+    namespace::apply(&kubectl, &json!({}))?;
     kubectl.run(&["label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted"])?;
     let app = App::start_by(kubectl, &shape)?;
     for pod in app.identities() {

@@ -1,8 +1,8 @@
 //! What happens where KusionStack's own manager is, and when it goes (docs/migration.md). As far as hitless sees it, it is a Lease.
 
 use anyhow::ensure;
-use hitless_e2e::Stack;
 use hitless_e2e::app::{App, Shape};
+use hitless_e2e::{Stack, namespace};
 use jiff::Timestamp;
 use serde_json::json;
 
@@ -15,7 +15,7 @@ fn beside_kusionstacks_own_manager_its_kinds_are_left_alone_and_taken_over_when_
     let revisions = app.kubectl.list(&["controllerrevisions"])?.len();
     // As its manager leaves it, without a manager.
     let theirs = app.kubectl.in_namespace("kusionstack-system");
-    theirs.run(&["create", "namespace", "kusionstack-system"])?;
+    namespace::apply(&theirs, &json!({}))?;
     let lease = |renewed: Timestamp| {
         json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "kusionstack-controller-manager"},
             "spec": {"holderIdentity": "kuperator-0", "leaseDurationSeconds": 15, "renewTime": format!("{renewed:.6}")}})

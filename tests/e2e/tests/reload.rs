@@ -8,7 +8,7 @@ use anyhow::{Context as _, ensure};
 use hitless_cluster::Cluster;
 use hitless_e2e::app::{Identity, PATIENCE, Shape, Workload, container_ids, readiness_probe, restarts};
 use hitless_e2e::traffic::Rate;
-use hitless_e2e::{App, Kubectl, Stack, Traffic};
+use hitless_e2e::{App, Kubectl, Stack, Traffic, namespace};
 use serde_json::{Value, json};
 
 /// What a container has.
@@ -55,8 +55,7 @@ fn secret(value: &str) -> Value {
 /// The application, with what it uses.
 fn start(cluster: &Arc<Cluster>, namespace: &str, shape: &Shape, allowed: bool) -> anyhow::Result<App> {
     let kubectl = Kubectl::new(Arc::clone(cluster), namespace);
-    let metadata = json!({"name": namespace, "labels": {"hitless.dev/gate": "enabled"}});
-    kubectl.feed(&["apply"], &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}))?;
+    namespace::apply(&kubectl, &json!({"hitless.dev/gate": "enabled"}))?;
     kubectl.feed(&["apply"], &config_map("one"))?;
     kubectl.feed(&["apply"], &secret("first"))?;
     if allowed {

@@ -7,13 +7,14 @@ use std::thread;
 
 use hitless_sim::{Counts, HoldCounts, Outcome, run};
 
-/// Seeds that are run here; `cargo xtask sim` runs as many as it is asked for. From some seeds on there is more than Kubernetes: load
+/// Seeds that are run here; `cargo xtask sim` runs as many as it is asked for. From some seeds on there is more than Kubernetes: companion pods, load
 /// balancers outside of the cluster, CollaSets, operators of others, OperationJobs, pauses, deletions of CollaSets in the foreground.
 ///
 /// Of those from 8,000,000 on (servers that start late and stop slowly, nodes and helper pods that are not to be had) some 4 in 1,000 break a
 /// promise of the product or of the simulation still, see `cargo xtask sim --from 8000000 --rollouts 10000`.
 const SEEDS: &[Range<u64>] = &[
     0..2_000,
+    1_000_000..1_000_110,
     2_000_000..2_000_300,
     3_000_000..3_000_300,
     4_000_000..4_000_300,

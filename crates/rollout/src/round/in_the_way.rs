@@ -125,9 +125,10 @@ impl Basis<'_, '_> {
         let above =
             self.wishes.world.object(&direct.uid).and_then(|object| self.wishes.world.top_of(object).owner.as_ref());
         let kinds = [Some(direct), above].into_iter().flatten().map(|owner| &owner.group_kind);
-        kinds.into_iter().find_map(|kind| match managers.of_kind(kind) {
-            Some(manager) if left.contains(kind) => Some(WaitReason::LeftToForeignManager(manager.clone())),
-            _ => unreadable.contains(kind).then(|| WaitReason::OwnerUnreadable(kind.clone())),
+        let left_to = |kind| left.contains(kind).then(|| managers.of_kind(kind)).flatten();
+        kinds.into_iter().find_map(|kind| match left_to(kind) {
+            Some(manager) => Some(WaitReason::LeftToForeignManager(manager.clone())),
+            None => unreadable.contains(kind).then(|| WaitReason::OwnerUnreadable(kind.clone())),
         })
     }
 

@@ -140,7 +140,7 @@ pub enum WaitReason {
     NamespaceUnread(Unread),
     /// The objects of its workload's kind can't be read now.
     OwnerUnreadable(GroupKind),
-    /// Its workload is of a kind of KusionStack's, whose own manager is there.
+    /// Its workload is of a kind that comes from this manager, which is there.
     LeftToForeignManager(PresentManager),
     /// The namespace's ledger has as many reservations as fit.
     LedgerFull,

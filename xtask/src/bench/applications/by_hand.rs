@@ -63,7 +63,11 @@ pub(super) fn fill(stack: &Stack, moment: Moment) -> anyhow::Result<()> {
     match moment {
         Moment::Before => Ok(()),
         Moment::Serving => fill_up(&space),
-        Moment::Over => space.run(&["delete", "deployment/filler", "--cascade=foreground", "--timeout=120s"]).map(drop),
+        Moment::Over => {
+            let delete =
+                ["delete", "deployment/filler", "--ignore-not-found", "--cascade=foreground", "--timeout=120s"];
+            space.run(&delete).map(drop)
+        }
     }
 }
 

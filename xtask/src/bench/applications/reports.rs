@@ -31,7 +31,7 @@ fn injection(namespace: &str, rollout: usize) -> Vec<Value> {
     );
     let is_web = "object.metadata.?labels[?\"app\"].orValue(\"\") == \"web\"";
     let mutation = json!({"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": proxy}});
-    new_pods_get(namespace, &name, is_web, &mutation)
+    mutating_policy(namespace, &name, is_web, &mutation)
 }
 
 /// The proxy's version does not change in the first rollout.
@@ -157,11 +157,11 @@ fn mirror(namespace: &str, _rollout: usize) -> Vec<Value> {
                    value: object.spec.containers[0].image.replace(\"hitless.test/\", \"mirror.hitless.test/\")}]";
     let not_yet = "!object.spec.containers[0].image.startsWith(\"mirror.\")";
     let mutation = json!({"patchType": "JSONPatch", "jsonPatch": {"expression": replace}});
-    new_pods_get(namespace, &name, not_yet, &mutation)
+    mutating_policy(namespace, &name, not_yet, &mutation)
 }
 
 /// A policy, and its binding, that changes pods of the application when they are made.
-fn new_pods_get(namespace: &str, name: &str, condition: &str, mutation: &Value) -> Vec<Value> {
+fn mutating_policy(namespace: &str, name: &str, condition: &str, mutation: &Value) -> Vec<Value> {
     let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]});
     let spaces = json!({"matchLabels": {"kubernetes.io/metadata.name": namespace}});
     vec![

@@ -10,7 +10,7 @@ use hitless_cluster::Place;
 use hitless_e2e::app::{PATIENCE, is_ready, manifest};
 use hitless_e2e::traffic::Rate;
 use hitless_e2e::until::until_answered;
-use hitless_e2e::{App, Kubectl, Stack, Traffic};
+use hitless_e2e::{App, Kubectl, Stack, Traffic, namespace};
 use hitless_workloads::image::unpinned;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -79,15 +79,14 @@ pub(super) fn rollouts(
     if way == Way::Hitless {
         labels["hitless.dev/gate"] = "enabled".into();
     }
-    let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": labels}});
-    space.feed(&["apply"], &object)?;
+    namespace::apply(&space, &labels)?;
     let by_hand = |moment| (case.by_hand)(stack, moment);
     let seen = by_hand(Moment::Before).and_then(|()| beside(&space, case, 0, "apply")).and_then(|()| {
         let shape = case.shape(way == Way::Hitless);
-        wait_given(&space, case, manifest(&shape)["spec"]["template"].take(), 0)?;
+        wait_given(&space, case, || Ok(manifest(&shape)["spec"]["template"].take()), 0)?;
         let app = App::start_by(space.clone(), &shape)?;
-        by_hand(Moment::Serving)?;
-        let seen = (1..=count).map(|rollout| one(stack, &app, case, way, rollout, longest)).collect();
+        let rollout = |rollout| one(stack, &app, case, way, rollout, longest);
+        let seen = by_hand(Moment::Serving).and_then(|()| (1..=count).map(rollout).collect());
         by_hand(Moment::Over).and(seen)
     });
     // Its pods must not be in the way of the next one's, also where it has failed.
@@ -113,7 +112,7 @@ fn one(stack: &Stack, app: &App, case: &Case, way: Way, rollout: usize, longest:
     let also = case.also.map(load).transpose()?;
     traffic.wait_for_requests(2 * RATE.per_second(), PATIENCE)?;
     beside(&app.kubectl, case, rollout, "apply")?;
-    wait_given(&app.kubectl, case, app.kubectl.get(&[app.workload.web()])?["spec"]["template"].take(), rollout)?;
+    wait_given(&app.kubectl, case, || Ok(app.kubectl.get(&[app.workload.web()])?["spec"]["template"].take()), rollout)?;
     // Times in the API are whole seconds.
     let (since, begin) = (Timestamp::from_second(Timestamp::now().as_second())?, Instant::now());
     change(app, case, rollout)?;
@@ -190,9 +189,14 @@ fn wait(stack: &Stack, app: &App, way: Way, longest: Duration) -> anyhow::Result
 
 /// Waits until the API server gives new pods of the template the container that the case names: it knows of a changed policy a little
 /// later than of the change. A container of the template has the version before the rollout.
-fn wait_given(space: &Kubectl, case: &Case, template: Value, rollout: usize) -> anyhow::Result<()> {
+fn wait_given(
+    space: &Kubectl,
+    case: &Case,
+    template: impl FnOnce() -> anyhow::Result<Value>,
+    rollout: usize,
+) -> anyhow::Result<()> {
     let Brought::Container(name, image) = case.brought else { return Ok(()) };
-    let mut pod = template;
+    let mut pod = template()?;
     let is_injected = container(&pod["spec"], name).is_null();
     let image = image(if is_injected { rollout } else { rollout.saturating_sub(1) });
     pod["apiVersion"] = "v1".into();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use hitless_e2e::app::{self, PATIENCE, Shape, all_ready, image_of};
 use hitless_e2e::stack::echo_image;
-use hitless_e2e::{Kubectl, Stack, Watch};
+use hitless_e2e::{Kubectl, Stack, Watch, namespace};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -36,7 +36,7 @@ pub(super) struct Holding {
 /// Changes the image of `pods` single replicas on one node at once.
 pub(super) fn measure(stack: &Stack, pods: usize) -> anyhow::Result<Holding> {
     let kubectl = Kubectl::new(Arc::clone(&stack.cluster), NAMESPACE);
-    kubectl.feed(&["apply"], &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}))?;
+    namespace::apply(&kubectl, &json!({}))?;
     kubectl.feed(&["apply"], &objects(pods, "v1"))?;
     let watch = Watch::start(&kubectl, &["pods", "-l", app::OWN])?;
     watch.wait("all pods to be ready", PATIENCE * 2, |seen| all_ready(seen, pods).then_some(()))?;

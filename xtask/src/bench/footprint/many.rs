@@ -6,7 +6,7 @@ use std::thread;
 
 use anyhow::bail;
 use hitless_e2e::stack::main_process;
-use hitless_e2e::{Kubectl, Stack};
+use hitless_e2e::{Kubectl, Stack, namespace};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -60,7 +60,7 @@ pub(super) struct Many {
 pub(super) fn measure(stack: &Stack, what: What, count: usize) -> anyhow::Result<Many> {
     let namespace = what.namespace();
     let kubectl = Kubectl::new(Arc::clone(&stack.cluster), namespace);
-    kubectl.feed(&["apply"], &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}))?;
+    namespace::apply(&kubectl, &json!({}))?;
     let lists: Vec<Vec<usize>> = (0..count).collect::<Vec<_>>().chunks(IN_A_LIST).map(<[usize]>::to_vec).collect();
     let done = AtomicUsize::new(0);
     thread::scope(|scope| {
