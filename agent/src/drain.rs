@@ -2,6 +2,7 @@
 //! stay. On threads of their own, because the calls block, and only while there is something to do.
 
 mod ambiguous;
+mod asked;
 pub mod hold;
 mod in_flight;
 mod notifier;

@@ -9,6 +9,7 @@ use hitless_kernel::{
 };
 
 use super::ambiguous::ambiguous_unused;
+use super::asked::{self, Asked};
 use super::stragglers;
 
 /// Between two attempts to close idle connections.
@@ -35,6 +36,7 @@ pub(super) struct InFlight {
     ports: BTreeSet<u16>,
     watch: ConnectionWatch,
     seen: Seen,
+    asked: Asked,
     longest_busy: Duration,
     closed_at: Option<Instant>,
     /// Cookies of those with a request that takes longer than clients can be held.
@@ -56,6 +58,8 @@ struct Seen {
     http1: Vec<Connection>,
     /// Those on HTTP/1 ports that were asked to end; of a crowd the first ones.
     asked: Vec<Connection>,
+    /// Those of them that have had their time.
+    overdue: Vec<Connection>,
     /// Those that are waited for, the former included; of a crowd the first ones.
     waited: Vec<Connection>,
 }
@@ -70,6 +74,7 @@ impl InFlight {
             ports: ports.iter().copied().collect(),
             watch,
             seen: Seen::default(),
+            asked: Asked::default(),
             longest_busy: Duration::ZERO,
             closed_at: None,
             long: BTreeSet::new(),
@@ -78,9 +83,12 @@ impl InFlight {
         }
     }
 
-    /// Looks, and closes what is idle. Says how many connections are waited for.
-    pub(super) fn look(&mut self, netns: &PodNetns, now: Instant) -> Result<u32, KernelError> {
+    /// Looks, closes what is idle, and resets whoever was asked to end and does not. Says how many connections are waited for, and how
+    /// many were reset.
+    pub(super) fn look(&mut self, netns: &PodNetns, pod_uid: &str, now: Instant) -> Result<(u32, u32), KernelError> {
         self.list(netns)?;
+        let overdue = std::mem::take(&mut self.seen.overdue);
+        let reset = self.reset_all(netns, pod_uid, &overdue)?;
         if !self.seen.http1.is_empty() && self.closed_at.is_none_or(|at| now.duration_since(at) >= CLOSE_EVERY) {
             self.closed_at = Some(now);
             let http1 = std::mem::take(&mut self.seen.http1);
@@ -91,7 +99,7 @@ impl InFlight {
             }
             self.list(netns)?;
         }
-        Ok(self.seen.waits)
+        Ok((self.seen.waits, reset))
     }
 
     /// Settling is over: whoever was asked to end and has not is reset. Its server may be stopped for long, or serve on, and answers it no
@@ -100,7 +108,12 @@ impl InFlight {
         let mut asked = std::mem::take(&mut self.seen.asked);
         // A request that takes long looks like an idle connection in the end. It is answered all the same.
         asked.retain(|connection| !has_request(connection));
-        let reset = stragglers::destroy(netns, pod_uid, &asked)?;
+        self.reset_all(netns, pod_uid, &asked)
+    }
+
+    /// Resets these, which were counted as closed kindly. Says how many were there.
+    fn reset_all(&mut self, netns: &PodNetns, pod_uid: &str, asked: &[Connection]) -> Result<u32, KernelError> {
+        let reset = stragglers::destroy(netns, pod_uid, asked)?;
         if reset > 0 {
             self.closed = self.closed.saturating_sub(reset);
             self.watch.hurry();
@@ -160,19 +173,33 @@ impl InFlight {
     fn list(&mut self, netns: &PodNetns) -> Result<(), KernelError> {
         let mut seen = Seen::default();
         let (drain, ports, longest_busy) = (&self.drain, &self.ports, &mut self.longest_busy);
+        let (asked, now) = (&mut self.asked, Instant::now());
+        asked.begin();
         let each = |connection: &Connection, among| {
             if ports.contains(&connection.local.port()) {
                 seen.add(connection, among, drain, longest_busy);
+                let is_overdue = is_asked(connection, drain) && asked.is_overdue(connection, asked::LASTS, now);
+                if is_overdue && !is_being_answered(connection) && seen.overdue.len() < BATCH {
+                    seen.overdue.push(connection.clone());
+                }
             }
         };
         // Too early: what was seen last stands. Nobody is taken for settled by it who was not then.
         if self.watch.look(netns, each)? == Look::TooEarly {
             return Ok(());
         }
+        self.asked.end();
         self.connections.get_or_insert(seen.inbound);
         self.seen = seen;
         Ok(())
     }
+}
+
+/// Whether it is one on an HTTP/1 port that was asked to end.
+fn is_asked(connection: &Connection, drain: &DrainSpec) -> bool {
+    connection.state == TcpState::Established
+        && connection.shut_for_reading
+        && drain.treatment(connection.local.port()) == PortTreatment::Http1
 }
 
 impl Seen {
@@ -186,7 +213,7 @@ impl Seen {
         }
         self.inbound = self.inbound.saturating_add(1);
         let is_http1 = drain.treatment(connection.local.port()) == PortTreatment::Http1;
-        if is_http1 && connection.shut_for_reading {
+        if is_asked(connection, drain) {
             if self.asked.len() < BATCH {
                 self.asked.push(connection.clone());
             }
@@ -219,6 +246,11 @@ fn has_request(connection: &Connection) -> bool {
         Activity::Idle | Activity::Fresh => false,
         Activity::Busy | Activity::Ambiguous => connection.state == TcpState::Established,
     }
+}
+
+/// Whether such a request has been read, or may have: of what nobody reads nobody answers anything.
+fn is_being_answered(connection: &Connection) -> bool {
+    connection.rqueue == 0 && has_request(connection)
 }
 
 /// Whether a connection of any protocol is being used just now. It is not waited for until its end, which may never come.

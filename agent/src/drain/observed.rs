@@ -1,7 +1,6 @@
 //! One pod that is looked at.
 
 mod answers;
-mod asked;
 mod ending;
 mod losses;
 mod node_connections;
@@ -206,6 +205,8 @@ impl Observed {
             FINE
         } else if self.has_busy_sibling {
             CLOSE_EVERY
+        } else if !self.answers.asked.is_empty() {
+            COARSE
         } else if self.ends.http1.is_empty() {
             LIST_EVERY
         } else {
@@ -269,7 +270,8 @@ impl Observed {
         // While connections come and go all the time there is nothing to be seen in each change.
         let has_changed = self.count.quiet && (!was_quiet || self.established != counters.curr_estab);
         let is_last = self.target.stage == Stage::Destroying;
-        if is_due || has_changed || self.count.unlisted || self.has_busy_sibling || is_last {
+        let has_asked = !self.answers.asked.is_empty();
+        if is_due || has_changed || self.count.unlisted || self.has_busy_sibling || has_asked || is_last {
             self.list(proc_root, netns, node, now)?;
         }
         self.losses.look(self.target.stage, counters.resets, &mut self.count, now);

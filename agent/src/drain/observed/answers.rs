@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use hitless_kernel::Connection;
 
-use super::asked::Asked;
+use crate::drain::asked::Asked;
 use crate::drain::quiet::Quiet;
 
 /// Pieces that are closer together are one.

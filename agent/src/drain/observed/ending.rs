@@ -5,10 +5,10 @@ use std::time::Instant;
 
 use hitless_kernel::{ClosedReport, Connection, KernelError, NodeSockets, PodNetns, close_unused_if};
 
-use super::asked::Asked;
 use super::tally::Ends;
 use super::{Observed, Stage};
 use crate::drain::ambiguous::ambiguous_unused;
+use crate::drain::asked::Asked;
 use crate::drain::stragglers;
 
 impl Observed {

@@ -7,10 +7,10 @@ use hitless_api::PortTreatment;
 use hitless_kernel::{Activity, Among, Connection, Origin, TcpState, classify, is_between_requests};
 
 use super::answers::Answers;
-use super::asked;
 use super::node_connections::NodeConnections;
 use super::target::{Stage, Target};
 use crate::drain::ambiguous::ambiguous_unused;
+use crate::drain::asked;
 use crate::view::Count;
 
 /// A connection that one side has closed is not waited for once nothing has passed for so long: with an application that forgets

@@ -63,8 +63,11 @@ impl HoldSession<'_> {
         loop {
             let now = Instant::now();
             self.renew(now);
-            match in_flight.look(&self.netns, now) {
-                Ok(waited) => left = waited,
+            match in_flight.look(&self.netns, self.job.uid, now) {
+                Ok((waited, reset)) => {
+                    left = waited;
+                    self.numbers.destroyed = self.numbers.destroyed.saturating_add(reset);
+                }
                 Err(error) => {
                     if !std::mem::replace(&mut has_failed, true) {
                         tracing::info!(pod_uid = self.job.uid, %error, "can't count requests in flight");

@@ -1,16 +1,23 @@
 //! Connections that were asked to end: their server reads an end of file that no client has sent (`hitless_kernel::close_unused`).
 //!
-//! A server of HTTP/1 closes then. One that has left that protocol on the connection, as for a websocket, or that looks at nothing but
-//! what it sends, may not: it hears nothing any more, and its client waits for an answer. Such a connection is reset, so that the client
-//! connects again.
+//! A server of HTTP/1 closes then, at once. One that has left that protocol on the connection, as for a websocket, or that looks at nothing
+//! but what it sends, may not: it hears nothing any more, and what its client says is lost. Such a connection is reset, so that the client
+//! connects again: as long as nothing is under way on it, for then nobody loses anything by it.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use hitless_kernel::Connection;
+use hitless_kernel::{Activity, Connection, classify};
 
 /// So long a server has to close.
 pub(super) const LASTS: Duration = Duration::from_secs(1);
+/// The same where nothing is under way. Servers of HTTP/1 need a few milliseconds; one that is stopped for a moment loses nothing by a
+/// reset instead.
+const AT_REST: Duration = Duration::from_millis(20);
+/// So much longer for each that was asked: it may close them one after the other.
+const EACH: Duration = Duration::from_micros(120);
+/// So long a server has to read what its client has said, which may have come right before it was asked.
+const UNREAD: Duration = Duration::from_millis(300);
 /// What passed so soon after a connection was seen to be asked may have passed before.
 const SOON: Duration = Duration::from_millis(100);
 /// So many are followed at once. They go within a second, by themselves or not, and make room for others.
@@ -23,6 +30,10 @@ pub(super) struct Asked {
     known: HashMap<u64, Instant>,
     /// Of the look that is under way.
     seen: HashMap<u64, Instant>,
+    /// So many were there at a time since there was nobody.
+    most: usize,
+    /// A server of the pod was seen not to close one on which nothing was under way.
+    is_deaf: bool,
 }
 
 impl Asked {
@@ -34,6 +45,7 @@ impl Asked {
     /// After it: those that are gone are forgotten.
     pub(super) fn end(&mut self) {
         std::mem::swap(&mut self.known, &mut self.seen);
+        self.most = if self.known.is_empty() { 0 } else { self.most.max(self.known.len()) };
     }
 
     /// There was nobody at the last look.
@@ -41,15 +53,30 @@ impl Asked {
         self.known.is_empty()
     }
 
-    /// Whether one that was asked, and has not ended, is to be reset after it has had `lasts`.
+    /// Whether one that was asked, and has not ended, is to be reset. It has `lasts` at most.
     pub(super) fn is_overdue(&mut self, connection: &Connection, lasts: Duration, now: Instant) -> bool {
         let since = self.known.get(&connection.cookie).copied().unwrap_or(now);
         if self.seen.len() < MOST {
             self.seen.insert(connection.cookie, since);
         }
         let asked_for = now.duration_since(since);
-        asked_for >= lasts && !is_answer_going_on(connection, asked_for)
+        let is_at_rest = is_at_rest(connection);
+        let at_rest = (AT_REST + EACH * u32::try_from(self.most).unwrap_or(u32::MAX)).min(LASTS);
+        let own = match (is_at_rest, connection.rqueue > 0) {
+            (true, _) => at_rest,
+            (false, true) if self.is_deaf => at_rest,
+            (false, true) => at_rest.max(UNREAD),
+            (false, false) => LASTS,
+        };
+        let is_overdue = asked_for >= lasts.min(own) && !is_answer_going_on(connection, asked_for);
+        self.is_deaf |= is_overdue && is_at_rest && asked_for >= at_rest;
+        is_overdue
     }
+}
+
+/// Whether nothing is under way in either direction: the client has all that was sent to it, and has said nothing more.
+fn is_at_rest(connection: &Connection) -> bool {
+    connection.wqueue == 0 && matches!(classify(connection), Activity::Idle | Activity::Fresh)
 }
 
 /// Whether the server sends on, and the client has said nothing that nobody will hear: an answer in pieces with long pauses, of a
@@ -64,7 +91,7 @@ mod tests {
     use super::*;
     use hitless_kernel::{TcpInfo, TcpState};
 
-    /// Milliseconds since data was sent and received last.
+    /// Milliseconds since data was sent and received last. All was acknowledged.
     fn connection(sent: u64, received: u64) -> Connection {
         let address = "10.0.0.1:80".parse().unwrap();
         let info = TcpInfo {
@@ -103,15 +130,56 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_end_within_a_second_is_overdue() {
-        let idle = connection(5000, 5000);
-        assert_eq!([999, 1000].map(|after| is_overdue(after, &idle)), [false, true]);
+    fn where_nothing_is_under_way_a_server_closes_at_once_or_its_client_connects_again() {
+        let idle = connection(5000, 5010);
+        assert_eq!([20, 21].map(|after| is_overdue(after, &idle)), [false, true]);
+        let unacknowledged = Connection { wqueue: 100, ..idle };
+        assert_eq!([20, 999, 1000].map(|after| is_overdue(after, &unacknowledged)), [false, false, true]);
     }
 
     #[test]
     fn who_has_said_something_since_will_never_be_answered() {
-        assert!(is_overdue(1000, &connection(5000, 300)), "a message without an answer");
+        let unread = Connection { rqueue: 10, ..connection(5000, 10) };
+        assert_eq!(
+            [299, 300].map(|after| is_overdue(after, &unread)),
+            [false, true],
+            "it may be a request that is read yet"
+        );
+        assert_eq!(
+            [999, 1000].map(|after| is_overdue(after, &connection(5000, 300))),
+            [false, true],
+            "a message without an answer"
+        );
         assert!(is_overdue(1000, &connection(200, 300)), "what the server sends is no answer to what it does not hear");
+    }
+
+    #[test]
+    fn a_server_with_many_connections_closes_one_after_the_other() {
+        let (mut asked, start) = (Asked::default(), Instant::now());
+        let mut overdue = |after| {
+            asked.begin();
+            let at = start + Duration::from_millis(after);
+            let all = (0..1000).map(|cookie| Connection { cookie, ..connection(5000, 5010) });
+            let overdue = all.filter(|each| asked.is_overdue(each, LASTS, at)).count();
+            asked.end();
+            overdue
+        };
+        assert_eq!([0, 139, 140].map(&mut overdue), [0, 0, 1000]);
+    }
+
+    #[test]
+    fn a_server_that_was_seen_not_to_close_gets_no_time_to_read() {
+        let (mut asked, start) = (Asked::default(), Instant::now());
+        let mut look = |after, connections: &[&Connection]| {
+            asked.begin();
+            let at = start + Duration::from_millis(after);
+            let overdue: Vec<bool> = connections.iter().map(|each| asked.is_overdue(each, LASTS, at)).collect();
+            asked.end();
+            overdue
+        };
+        let (idle, unread) = (connection(5000, 5010), Connection { cookie: 8, rqueue: 10, ..connection(5000, 10) });
+        assert_eq!(look(0, &[&idle, &unread]), [false, false]);
+        assert_eq!(look(21, &[&idle, &unread]), [true, true]);
     }
 
     #[test]
