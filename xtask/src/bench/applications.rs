@@ -4,10 +4,12 @@
 
 mod by_hand;
 mod case;
+mod client;
 mod further;
 mod reports;
 mod run;
 mod servers;
+mod shapes;
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -128,6 +130,7 @@ fn all() -> Vec<Case> {
     let mut all = reports::cases();
     all.extend(further::cases());
     all.extend(servers::cases());
+    all.extend(shapes::cases());
     all
 }
 
@@ -294,7 +297,7 @@ mod tests {
     #[test]
     fn cases_that_take_ports_of_nodes_do_not_run_beside_their_native_twins() {
         let takes: Vec<&str> = all().iter().filter(|case| case.takes_ports_of_nodes()).map(|case| case.name).collect();
-        assert_eq!(takes, ["o23-host-port"]);
+        assert_eq!(takes, ["o23-host-port", "host-network"]);
     }
 
     #[test]

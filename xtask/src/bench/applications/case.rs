@@ -8,6 +8,8 @@ use hitless_e2e::traffic::Rate;
 use json_patch::merge;
 use serde_json::{Value, json};
 
+use super::client::Script;
+
 /// An application, and what its owner does to it.
 pub(super) struct Case {
     /// For people, and part of its namespaces' names.
@@ -23,6 +25,8 @@ pub(super) struct Case {
     pub(super) change: Change,
     /// A load beside the usual one.
     pub(super) also: Option<Rate>,
+    /// A script for Node whose requests count, too ([`super::client`]).
+    pub(super) client: Option<Script>,
     /// Clients come to this port of a pod's node, and not to the Service.
     pub(super) node_port: Option<u16>,
     /// What somebody does to the cluster beside it.
@@ -77,6 +81,7 @@ impl Case {
             beside: |_, _| Vec::new(),
             change: Change::Image,
             also: None,
+            client: None,
             node_port: None,
             by_hand: |_, _| Ok(()),
             is_alone: false,
@@ -122,6 +127,10 @@ impl Case {
 
     pub(super) fn also(self, rate: Rate) -> Self {
         Self { also: Some(rate), ..self }
+    }
+
+    pub(super) fn client(self, script: Script) -> Self {
+        Self { client: Some(script), ..self }
     }
 
     pub(super) fn by_hand(self, by_hand: fn(&Stack, Moment) -> anyhow::Result<()>) -> Self {

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::by_hand::{LOADED, MIGRATING, MIRRORED, SHARE, cordon, fill, load, push_migrating, push_mirrored};
 use super::case::{Brought, Case, Change, echo, node, version};
+use super::client::{DATAGRAMS, HTTP2_OVER_TLS, service};
 
 /// Two words that a configuration may have.
 fn word(rollout: usize) -> String {
@@ -113,6 +114,8 @@ pub(super) fn cases() -> Vec<Case> {
             .of(Workload::StatefulSet)
             .beside(service_for_each_pod)
             .pod(&json!({"containers": [echo(&json!({"env": [{"name": "START_DELAY", "value": "6000"}]}))]})),
+        over_tls(),
+        datagrams(),
         Case::node("o15-listens-early", late),
         Case::echo("o18-three-slow-containers").change(Change::Restart).pod(&many(25)),
         Case::echo("o19-prestop-lone").lone().pod(&json!({"containers": [echo(&json!({"lifecycle": pre_stop(10)}))]})),
@@ -213,4 +216,46 @@ fn dropped_port() -> Case {
         .change(Change::Restart);
     case.patch["metadata"] = json!({"annotations": {"hitless.dev/companion": "Never"}});
     case
+}
+
+/// O-13: HTTP/2 behind TLS, on a port that is probed over HTTPS. Its server says goodbye to its clients.
+fn over_tls() -> Case {
+    let script = "const f=require('fs'),h=require('http2'),all=new Set();\
+        const s=h.createSecureServer({key:f.readFileSync('/tls/key'),cert:f.readFileSync('/tls/cert'),allowHTTP1:true},(q,r)=>r.end('ok'));\
+        s.on('session',x=>{all.add(x);x.on('close',()=>all.delete(x))});s.listen(8443);\
+        require('http').createServer((q,r)=>r.end()).listen(8080);\
+        process.on('SIGTERM',()=>{s.close();for(const x of all)x.close();setTimeout(()=>process.exit(),1000)})";
+    let mut web = node(script);
+    web["ports"] = json!([{"containerPort": 8080, "name": "http"}, {"containerPort": 8443, "name": "https"}]);
+    web["readinessProbe"] =
+        json!({"httpGet": {"path": "/healthz", "port": "https", "scheme": "HTTPS"}, "periodSeconds": 1});
+    web["lifecycle"] = json!({"preStop": {"sleep": {"seconds": 3}}});
+    web["volumeMounts"] = json!([{"name": "tls", "mountPath": "/tls"}]);
+    let beside = |_: &str, rollout: usize| {
+        if rollout > 0 {
+            return Vec::new();
+        }
+        let mut objects = vec![service(8443, "TCP")];
+        if let Ok(made) = rcgen::generate_simple_self_signed(["web".to_owned()]) {
+            let data = json!({"cert": made.cert.pem(), "key": made.signing_key.serialize_pem()});
+            objects
+                .push(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "tls"}, "stringData": data}));
+        }
+        objects
+    };
+    Case::node("o13-http2-over-tls", PLAIN)
+        .beside(beside)
+        .pod(&json!({"volumes": [{"name": "tls", "secret": {"secretName": "tls"}}], "containers": [web]}))
+        .client(HTTP2_OVER_TLS)
+}
+
+/// O-14: a server of datagrams with a port for its health.
+fn datagrams() -> Case {
+    let script = "const u=require('dgram').createSocket('udp4');u.on('message',(m,a)=>u.send(m,a.port,a.address));u.bind(5353);\
+        require('http').createServer((q,r)=>r.end()).listen(8080);process.on('SIGTERM',()=>process.exit())";
+    let mut web = node(script);
+    web["ports"] = json!([{"containerPort": 8080, "name": "http"},
+        {"containerPort": 5353, "name": "dns", "protocol": "UDP"}]);
+    let beside = |_: &str, _: usize| vec![service(5353, "UDP")];
+    Case::node("o14-datagrams", PLAIN).beside(beside).pod(&json!({"containers": [web]})).client(DATAGRAMS)
 }

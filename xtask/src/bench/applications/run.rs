@@ -17,11 +17,14 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::case::{Brought, Case, Change, Moment, version};
+use super::client::{Client, Sent, namespace_beside};
 
 /// What clients send, beside what a case asks for.
 const RATE: Rate = Rate { fresh: 50, keepalive: 20, connections: 4, delay_ms: 0 };
 /// What was said to be done is given so long to be seen, as our watch may be behind.
 const SEEN_WITHIN: Duration = Duration::from_secs(10);
+/// Of a client with a script: all that it had sent before is over by then.
+const MORE_OF_CLIENT: u64 = 600;
 /// A Service may still send one of several questions to a pod that is just gone.
 const ASKED_FOR: Duration = Duration::from_secs(2);
 
@@ -91,7 +94,8 @@ pub(super) fn rollouts(
     });
     // Its pods must not be in the way of the next one's, also where it has failed.
     let is_gone = beside(&space, case, count, "delete");
-    let delete = ["delete", "namespace", &namespace, "--ignore-not-found", "--timeout=180s"];
+    let client = namespace_beside(&namespace);
+    let delete = ["delete", "namespace", &namespace, &client, "--ignore-not-found", "--timeout=180s"];
     let is_gone = space.run(&delete).map(drop).and(is_gone);
     seen.and_then(|seen| is_gone.map(|()| seen)).with_context(|| format!("{} {suffix}", case.name))
 }
@@ -110,6 +114,8 @@ fn one(stack: &Stack, app: &App, case: &Case, way: Way, rollout: usize, longest:
     let load = |rate| Traffic::start(&stack.cluster, &stack.programs, address, rate);
     let traffic = load(RATE)?;
     let also = case.also.map(load).transpose()?;
+    let client = case.client.map(|script| Client::start(&app.kubectl, script)).transpose()?;
+    let sent = client.as_ref().map(Client::sent).transpose()?;
     traffic.wait_for_requests(2 * RATE.per_second(), PATIENCE)?;
     beside(&app.kubectl, case, rollout, "apply")?;
     wait_given(&app.kubectl, case, || Ok(app.kubectl.get(&[app.workload.web()])?["spec"]["template"].take()), rollout)?;
@@ -120,12 +126,17 @@ fn one(stack: &Stack, app: &App, case: &Case, way: Way, rollout: usize, longest:
     let seconds = begin.elapsed().as_secs_f64();
     let missing = missing(app, case, rollout, since)?;
     traffic.wait_for_more(2 * RATE.per_second(), PATIENCE)?;
+    let client = client.map(|client| client.wait_for_more(MORE_OF_CLIENT)).transpose()?;
     let mut report = traffic.stop()?;
     let (mut requests, mut failed) = (report.requests(), report.failed());
     if let Some(also) = also {
         let other = also.stop()?;
         (requests, failed) = (requests + other.requests(), failed + other.failed());
         report.failures.extend(other.failures);
+    }
+    if let (Some(after), Some(before)) = (client, sent) {
+        let Sent { requests: more, failed: lost } = after.since(before);
+        (requests, failed) = (requests + more, failed + lost);
     }
     let now = app.identities();
     let kept = before.iter().filter(|pod| now.contains(pod)).count();
