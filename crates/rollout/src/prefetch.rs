@@ -16,6 +16,7 @@ pub use view::{PrefetchState, PrefetchView};
 
 use hitless_api::pod::{ContainerView, PodView};
 use hitless_api::{PullIdentity, PullPolicy, digest};
+use hitless_workloads::image;
 use serde_json::json;
 
 /// What is pulled where, and for whom. Pods for which it is the same share a prefetch pod.
@@ -36,6 +37,8 @@ pub struct Pull {
     pub resources: Option<Box<str>>,
     /// What its pod has besides, once that is made. No part of its key either.
     pub extra: Extra,
+    /// The container runs an image of another repository: admission may have renamed it, and may rename this one. No part of its key.
+    pub is_other_repository: bool,
 }
 
 /// What a prefetch pod asks for.
@@ -51,15 +54,16 @@ pub enum Resources {
 impl Pull {
     /// For a container of a pod on a node; `None` for one that has no node yet.
     #[must_use]
-    pub fn of(pod: &PodView, container: &ContainerView, image: &str) -> Option<Self> {
+    pub fn of(pod: &PodView, container: &ContainerView, reference: &str) -> Option<Self> {
         Some(Self {
             namespace: pod.id.namespace.clone(),
             node: pod.node.clone()?,
-            image: image.to_owned(),
+            image: reference.to_owned(),
             policy: container.pull_policy,
             identity: pod.pull_identity.clone(),
             resources: container.resources.clone(),
             extra: Extra::default(),
+            is_other_repository: !image::is_same_repository(&container.image, reference),
         })
     }
 
@@ -80,6 +84,7 @@ impl Pull {
             identity: PullIdentity { service_account, secrets },
             resources: _,
             extra: _,
+            is_other_repository: _,
         } = self;
         digest::short(&json!([namespace, node, image, policy.name(), service_account, secrets]))
     }

@@ -2,54 +2,36 @@
 //!
 //! Phases, in an order that their types enforce: is this still the leader, and are all ledgers of its epoch (`fencing`) → what is
 //! wished (`wishes`) → which operations have ended, and on what evidence (`endings`) → who might go (`candidates`) → whose grants
-//! were lost → what do the rules say → who goes (`grants`) → what follows from that. Each is a function of the value of the one
-//! before, and returns changes; [`draft::Draft`] makes the writes of all of them.
+//! were lost → what do the rules say → who goes (`grants`) → what follows from that (`features`). Each is a function of the value of the
+//! one before, and returns changes; [`draft::Draft`] makes the writes of all of them.
 
+mod absence;
 mod approvals;
 mod attempts;
 mod candidates;
-mod chance;
 mod change;
 mod companions;
-mod dependency;
+mod decided;
 mod draft;
-mod endings;
-mod endpoints;
-mod events;
 mod explain;
+mod facts;
+mod features;
 mod fencing;
 mod finalizers;
-mod gaps;
 mod grants;
-mod halts;
-mod images;
-mod in_service_fallback;
 mod in_the_way;
-mod inoperable;
 mod last_endpoint;
 mod lasting;
-mod lifecycle;
-mod losses;
-mod lost;
 mod natively;
-mod policy_notes;
+mod note;
+mod operable;
 mod pool_wait;
 mod pools;
-mod prefetch;
-mod refusals;
 mod relabel;
-mod reload;
 mod removals;
-mod requests;
 mod reserve;
-mod rule_status;
-mod service_publishing;
 mod stand_in;
-mod start_up;
-mod trials;
-mod unfit;
 mod wait_reason;
-mod wishes;
 mod words;
 mod write;
 
@@ -59,30 +41,31 @@ use std::collections::BTreeMap;
 use crate::mode::{Forecast, Policies, Traffic};
 use crate::pools::{PoolWish, Pools};
 use hitless_api::event::EventNote;
-use hitless_api::{Grant, MicroTime, ObjectRef, PodRef, Propagation};
+use hitless_api::{MicroTime, ObjectRef, PodRef, Propagation};
 use hitless_gate::Verdict;
 use jiff::{Timestamp, Unit};
 
 pub(crate) use companions::is_made;
-pub use companions::{Companion, wants_all};
-pub use endings::Read;
+pub use companions::wants_all;
 pub use explain::{Details, Explanation, PodReport, WorkloadReport, explain};
+pub use facts::endings::Read;
+pub use facts::reload::Reload;
+pub(crate) use facts::wishes::operations;
+pub use facts::wishes::under_way;
+pub use features::service_publishing::READY_FOR;
 pub use hitless_gate::Lasting;
 pub use pool_wait::PoolWait;
-pub use reload::Reload;
-pub use service_publishing::READY_FOR;
+pub use wait_reason::companion::Companion;
 pub use wait_reason::{Behind, NotFetched, WaitReason, no_agent, unfit};
-pub(crate) use wishes::operations;
-pub use wishes::under_way;
 pub use words::{unblock, words};
 pub use write::{
     CompanionWrite, EndedHold, InServiceFallback, LedgerWrite, NodeTransitionWrite, PrefetchWrite, ProviderStatusWrite,
     RoleBindingWrite, RuleStatusWrite, ServiceWrite, Step, WithoutAgent, Write,
 };
 
-use candidates::Basis;
-use change::Change;
 use draft::Draft;
+use facts::Facts;
+use features::Followed;
 use fencing::Fence;
 use grants::Granted;
 
@@ -158,24 +141,21 @@ pub fn round(snapshot: &Snapshot, cache: &mut GateCache, now: Timestamp) -> Roun
 
 /// A round up to the point at which pods are judged.
 struct Pass<'a, 'g> {
-    basis: Basis<'a, 'g>,
+    facts: Facts<'a, 'g>,
     /// With what has ended, and with the Services of operations that are under way.
     draft: Draft<'a>,
     asked: approvals::Asked,
-    beside: dependency::Beside<'a>,
-    /// What the authors of rules and budgets should mend.
-    faults: Vec<EventNote>,
 }
 
 /// A round that has been decided, and what it rests on.
 struct Finished<'a> {
     round: Round,
-    wishes: wishes::Wishes<'a>,
-    ended: endings::Ended<'a>,
-    images: images::Images<'a>,
-    lost: lost::Lost<'a>,
-    reloads: reload::Reloads,
-    inoperable: inoperable::Inoperable,
+    wishes: facts::wishes::Wishes<'a>,
+    ended: facts::endings::Ended<'a>,
+    images: facts::images::Images<'a>,
+    lost: facts::lost::Lost<'a>,
+    reloads: facts::reload::Reloads,
+    inoperable: facts::inoperable::Inoperable,
 }
 
 impl<'a, 'g> Pass<'a, 'g> {
@@ -191,16 +171,16 @@ impl<'a, 'g> Pass<'a, 'g> {
             }
             Fence::Ours => {}
         }
-        let images = images::Images::new(snapshot, now);
-        let mut wishes = wishes::derive(snapshot, &images, now);
+        let images = facts::images::Images::new(snapshot, now);
+        let mut wishes = facts::wishes::derive(snapshot, &images, now);
         let gate = cache.sync(snapshot, &wishes.world);
-        let faults = gate.faults();
-        let beside = dependency::Beside::of(snapshot);
-        let endings::Endings { ended, changes } = endings::derive(&wishes, &beside, snapshot, now);
+        let faults = gate.faults().into_iter().collect();
+        let beside = facts::dependency::Beside::of(snapshot);
+        let facts::endings::Endings { ended, changes } = facts::endings::derive(&wishes, &beside, snapshot, now);
         let draft = Draft::new(snapshot, now).with(changes);
-        let lost = lost::Lost::of(snapshot, now);
-        let trials = trials::Trials::of(&wishes, &ended, &lost);
-        let overdue = lifecycle::Overdue::of(snapshot, now);
+        let lost = facts::lost::Lost::of(snapshot, now);
+        let trials = facts::trials::Trials::of(&wishes, &ended, &lost);
+        let overdue = facts::overdue::Overdue::of(snapshot, now);
         let gate = grants::tell(gate, &wishes, &ended, (&trials, &overdue, &lost), &draft);
         let nodes = snapshot.node_transitions.values();
         let least_seconds = Propagation::least_seconds(nodes.filter_map(|node| node.spec.propagation.as_ref()));
@@ -209,17 +189,19 @@ impl<'a, 'g> Pass<'a, 'g> {
         let (post_checks, asked) = approvals::post_checks(&wishes, gate, snapshot, now);
         let pools = Pools::of(&snapshot.services, &snapshot.providers, &snapshot.pools);
         let draft = draft.with(pools::waits(&wishes, &pools, snapshot));
-        let draft = draft.with(post_checks).with(service_publishing::keep(&wishes, &ended, &traffic, snapshot));
+        let draft =
+            draft.with(post_checks).with(features::service_publishing::keep(&wishes, &ended, &traffic, snapshot));
         let draft = draft.with(last_endpoint::cancels(&wishes, &ended, &traffic, snapshot, now));
-        let mut dependencies = dependency::Dependencies::of(&wishes, &beside, snapshot, now);
+        let mut dependencies = facts::dependency::Dependencies::of(&wishes, &beside, snapshot, now);
         let draft = draft.with(std::mem::take(&mut dependencies.changes));
-        let reloads = reload::decide(&wishes, snapshot, now);
+        let reloads = facts::reload::decide(&wishes, snapshot, now);
         wishes.by_pod.extend(companions::retiring(&wishes, &ended, &traffic, &lost, snapshot));
-        let companions = companions::Companions::new(snapshot, now);
-        let losses = losses::known(&wishes, now);
-        let learned = gaps::learned(&wishes);
+        let companions = facts::companions::Companions::new(snapshot, now);
+        let losses = facts::losses::known(&wishes, now);
+        let learned = facts::learned::learned(&wishes);
+        let inoperable = facts::inoperable::find(&wishes, &policies);
         Ok(Self {
-            basis: Basis {
+            facts: Facts {
                 snapshot,
                 wishes,
                 ended,
@@ -231,94 +213,31 @@ impl<'a, 'g> Pass<'a, 'g> {
                 pools,
                 pool_members: OnceCell::new(),
                 companions,
+                beside,
                 dependencies,
                 learned,
                 losses,
                 reloads,
                 lost,
+                inoperable,
+                faults,
             },
             draft,
             asked,
-            beside,
-            faults,
         })
     }
 
     fn finish(self) -> Finished<'a> {
-        let Self { basis, draft, mut asked, beside, faults } = self;
-        let granted = basis.candidates(&basis.wishes.by_pod, draft).resume(&basis).judge(&basis).grant(&basis);
+        let Self { facts, draft, mut asked } = self;
+        let granted = facts.candidates(&facts.wishes.by_pod, draft).resume(&facts).judge(&facts).grant(&facts);
         let Granted { draft, verdicts } = granted;
-        let (slow, away) = (start_up::slow(&basis, draft.now), basis.dependencies.notes.clone());
-        let prefetches = prefetch::decide(&basis, &verdicts, draft.now);
-        let companions = companions::decide(&basis, &verdicts, &draft);
-        let Basis { snapshot, wishes, ended, gate, policies, learned, losses, reloads, pools, images, lost, .. } =
-            basis;
+        let Followed { draft, notes: events, wake_at } = features::follow(&facts, draft, &verdicts);
+        let Facts { snapshot, wishes, ended, reloads, pools, images, lost, inoperable, .. } = facts;
         asked.add_all(&verdicts, &wishes);
-
-        let mut events = events::notes(&wishes, &ended, &verdicts, &snapshot.own_writes);
-        events.extend(events::misspelt(snapshot));
-        events.extend(lost.notes(&wishes));
-        let overdue = lifecycle::Overdue::of(snapshot, draft.now);
-        events.extend(overdue.notes(&wishes));
-        events.extend(events::not_fetched(&wishes, &images));
-        events.extend(events::fetching(&wishes, &verdicts));
-        events.extend(prefetches.notes);
-        events.extend(events::without_agent(&wishes, &ended, snapshot, draft.now));
-        events.extend(events::too_large(snapshot));
-        events.extend(slow.notes.into_iter().chain(away));
-        events.extend(policy_notes::notes(&wishes, &policies));
-        let inoperable = inoperable::find(&wishes, &policies);
-        events.extend(inoperable::notes(&wishes, &inoperable));
-        events.extend(endpoints::notes(&wishes));
-        events.extend(faults);
-        events.extend(reloads.notes.iter().cloned());
-        events.extend(pools::notes(&pools, snapshot));
-        let now = draft.now;
-        // What would be said of a namespace that is not known need not be true.
-        events.retain(|note| !note.regarding.namespace.as_ref().is_some_and(|name| snapshot.leaves_out(name)));
-        events.extend(events::left_out(snapshot, now));
-        let (closed, close_at) = service_publishing::close(&wishes, &draft);
-        let fallback = in_service_fallback::decide(snapshot, now);
-        let statuses = rule_status::decide(snapshot, &verdicts, now);
-        let requested = requests::reports(&wishes, &verdicts, snapshot);
-        events.extend(requested.notes);
-        let wake_at = [
-            close_at,
-            fallback.wake_at,
-            ended.wake_at,
-            statuses.wake_at,
-            asked.wake_at,
-            prefetches.wake_at,
-            overdue.wake_at,
-            lost.wake_at,
-            slow.wake_at,
-        ];
-        // A pod that counts as available again may let another one go.
-        let settled_at = wishes.world.recently_ready.values().min().copied().filter(|_| !verdicts.is_empty());
-        let wake_at = wake_at.into_iter().flatten().chain(companions.wake_at).chain(settled_at);
-        let planned = wishes.plans.iter().filter_map(|plan| plan.wake_at);
-        let wake_at = wake_at.chain(reloads.wake_at).chain(requested.wake_at).chain(planned).min();
-        let plans = wishes.plans.iter().enumerate().filter(|(index, _)| !reloads.comes_first(*index));
-        let workloads = plans.flat_map(|(_, plan)| &plan.writes).cloned().map(Change::Workload);
-        let unfits = unfit::Unfits { wishes: &wishes, ended: &ended, images: &images, snapshot, now };
-        let mut marks = unfits.changes();
-        marks.extend(halts::changes(&unfits, gate));
-        marks.extend(gaps::changes(&wishes, &learned, &losses, &reloads));
-        marks.extend(reloads.changes());
-        let back = |grant: &Grant| !beside.is_away(grant, &wishes);
-        let again = chance::changes(&wishes, &ended, back, &change::written(&marks), now);
-        marks.extend(again);
-        let refused = refusals::changes(&wishes, snapshot, &change::written(&marks), now);
-        marks.extend(refused);
-        let draft = draft.with(closed).with(workloads).with(lifecycle::changes(&wishes, snapshot, now));
-        let draft = draft.with(requested.writes.into_iter().map(Change::Workload)).with(marks);
-        let draft = draft.with(fallback.changes).with(statuses.changes);
-        let draft = draft.with(pools::statuses(&pools, snapshot, now));
-        let pools = pools::wishes(&pools, &draft);
-        let draft = draft.with(prefetches.changes).with(companions.changes);
+        let wake_at = [wake_at, ended.wake_at, asked.wake_at].into_iter().flatten().min();
+        let pools = features::pools::wishes(&pools, &draft);
         let reads = ended.reads.iter().filter(|read| !snapshot.leaves_out(&read.pod.namespace)).cloned().collect();
-        let steps = draft.into_steps();
-        let stages = wishes.stages();
+        let (steps, stages) = (draft.into_steps(), wishes.stages());
         let round = Round { deposed: None, steps, reads, verdicts, asks: asked.asks, pools, stages, events, wake_at };
         Finished { round, wishes, ended, images, lost, reloads, inoperable }
     }

@@ -102,6 +102,7 @@ mod tests {
             identity: PullIdentity { service_account: Some("web".to_owned()), secrets: vec!["login".to_owned()] },
             resources: Some(r#"{"requests":{"cpu":"50m"},"limits":{"cpu":"100m"}}"#.into()),
             extra: Extra::default(),
+            is_other_repository: false,
         };
         let owner = ObjectRef {
             group_kind: GroupKind::new("apps", "Deployment"),

@@ -138,6 +138,7 @@ fn given(pod: &Pod, spec: &PodSpec, image: &str) -> Option<PullIdentity> {
         identity: PullIdentity { secrets: Vec::new(), ..given.clone() },
         resources: None,
         extra: Extra::default(),
+        is_other_repository: false,
     };
     let key = pod.metadata.labels.as_ref()?.get(labels::PREFETCH)?;
     // Admission may have made another policy of the one that was asked for.
@@ -277,7 +278,16 @@ mod tests {
             let identity = PullIdentity { service_account: Some("web".into()), secrets: names(asked) };
             let (namespace, node, image) = ("shop".to_owned(), "n1".to_owned(), "r.io/web:v2".to_owned());
             let policy = PullPolicy::Always;
-            let pull = Pull { namespace, node, image, policy, identity, resources: None, extra: Extra::default() };
+            let pull = Pull {
+                namespace,
+                node,
+                image,
+                policy,
+                identity,
+                resources: None,
+                extra: Extra::default(),
+                is_other_repository: false,
+            };
             let owner = ObjectRef {
                 group_kind: GroupKind::new("apps", "Deployment"),
                 namespace: "shop".into(),

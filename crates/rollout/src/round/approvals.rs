@@ -4,21 +4,21 @@ use hitless_api::{Phase, PodRef, PostCheck};
 use hitless_gate::{Candidate, Gate, Verdict};
 use jiff::Timestamp;
 
-use super::PodVerdict;
-use super::change::Change;
-use super::wishes::Wishes;
 use crate::Ask;
+use crate::round::PodVerdict;
+use crate::round::change::Change;
+use crate::round::facts::wishes::Wishes;
 use crate::snapshot::Snapshot;
 
 /// What is to be asked, and when to decide again.
 #[derive(Default)]
-pub(super) struct Asked {
-    pub(super) asks: Vec<Ask>,
-    pub(super) wake_at: Option<Timestamp>,
+pub(crate) struct Asked {
+    pub(crate) asks: Vec<Ask>,
+    pub(crate) wake_at: Option<Timestamp>,
 }
 
 /// Lets operated pods return that wait for the rules of stage PostCheck.
-pub(super) fn post_checks<'a>(
+pub(crate) fn post_checks<'a>(
     wishes: &Wishes<'a>,
     gate: &Gate,
     snapshot: &'a Snapshot,
@@ -45,7 +45,7 @@ pub(super) fn post_checks<'a>(
 
 impl Asked {
     /// What the verdicts before an operation ask for.
-    pub(super) fn add_all(&mut self, verdicts: &[PodVerdict], wishes: &Wishes<'_>) {
+    pub(crate) fn add_all(&mut self, verdicts: &[PodVerdict], wishes: &Wishes<'_>) {
         for verdict in verdicts {
             let wish = wishes.by_pod.get(verdict.pod.uid.as_str());
             let Some(intent) = wish.and_then(|wish| wish.intent.as_ref().ok()) else { continue };

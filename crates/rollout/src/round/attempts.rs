@@ -3,15 +3,16 @@
 use hitless_api::{GrantOp, VerifySpec};
 use hitless_workloads::{Object, OncePerPod, OptIn, Plan, registry};
 
-use super::candidates::{Basis, Operable};
-use super::draft::Draft;
+use crate::round::draft::Draft;
+use crate::round::facts::Facts;
+use crate::round::operable::Operable;
 
 /// About two and a half minutes: the kubelet waits for 10, 20, 40 and 80 s between them.
 const CRASHES: u32 = 5;
 
-impl<'a> Basis<'a, '_> {
+impl<'a> Facts<'a, '_> {
     /// How the operation of the pod is judged.
-    pub(super) fn verify(&self, operable: &Operable<'a>, draft: &Draft<'_>) -> VerifySpec {
+    pub(crate) fn verify(&self, operable: &Operable<'a>, draft: &Draft<'_>) -> VerifySpec {
         let alone = self.is_alone(operable.pod, draft);
         VerifySpec { alone, crashes: self.crashes(operable, alone), ..operable.settings.verify }
     }
@@ -37,13 +38,13 @@ fn is_alone_natively(plan: &Plan, root: &Object) -> bool {
 }
 
 /// What a container finds again after a crash that a new pod would not have, where its owner lets new pods be made.
-pub(super) fn kept_in_place(plan: &Plan, root: &Object) -> Option<OncePerPod> {
+pub(crate) fn kept_in_place(plan: &Plan, root: &Object) -> Option<OncePerPod> {
     let may_roll = plan.opt_in == OptIn::InPlace && !plan.permanent;
     kept(root).filter(|_| may_roll)
 }
 
 /// The same, whatever its owner lets be made.
-pub(super) fn kept(root: &Object) -> Option<OncePerPod> {
+pub(crate) fn kept(root: &Object) -> Option<OncePerPod> {
     let template = root.template().filter(|template| template.too_large().is_none())?;
     OncePerPod::all(template, &[]).into_iter().next()
 }

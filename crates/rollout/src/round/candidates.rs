@@ -1,84 +1,34 @@
 //! Which pods nothing but the rules can keep from being operated.
 
-use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use hitless_api::names::annotations;
 use hitless_api::pod::PodView;
-use hitless_api::{Grant, GrantOp, ObjectRef, Wait};
-use hitless_gate::{Candidate, Gate, Verdict};
-use hitless_workloads::{Obstacle, Operation, PodIntent, registry};
+use hitless_api::{Grant, GrantOp, Wait};
+use hitless_gate::{Candidate, Verdict};
+use hitless_workloads::{Obstacle, Operation, registry};
 use jiff::{SignedDuration, Timestamp};
 
-use super::companions::Companions;
-use super::dependency::Dependencies;
-use super::draft::Draft;
-use super::endings::{Ended, Failure};
-use super::gaps::Learned;
-use super::images::Images;
-use super::losses::Known;
-use super::lost::Lost;
-use super::pools::Members;
-use super::reload::Reloads;
-use super::removals::Removable;
-use super::trials::Trials;
-use super::wait_reason::WaitReason;
-use super::wishes::{Wish, Wishes};
-use super::{Forecast, PodVerdict};
-use crate::mode::{Gaps, OperationSettings, PodContext, Policies, Serving, Traffic, WorkloadFacts, start_seconds};
-use crate::pools::Pools;
-use crate::snapshot::Snapshot;
+use crate::mode::{Gaps, OperationSettings, PodContext, Serving, WorkloadFacts, start_seconds};
+use crate::round::draft::Draft;
+use crate::round::facts::Facts;
+use crate::round::facts::endings::Failure;
+use crate::round::facts::wishes::Wish;
+use crate::round::operable::Operable;
+use crate::round::removals::Removable;
+use crate::round::wait_reason::WaitReason;
+use crate::round::{Forecast, PodVerdict};
 
 /// For so long pods wait for what the first one of their workload teaches.
 const LESSON: SignedDuration = SignedDuration::from_secs(30);
 
-/// What pods are judged by: what is wished, what has ended, and a gate that was told of both.
-pub(super) struct Basis<'a, 'g> {
-    pub(super) snapshot: &'a Snapshot,
-    pub(super) wishes: Wishes<'a>,
-    pub(super) ended: Ended<'a>,
-    pub(super) trials: Trials<'a>,
-    pub(super) gate: &'g Gate,
-    pub(super) policies: Policies<'a>,
-    pub(super) traffic: Traffic<'a>,
-    pub(super) images: Images<'a>,
-    /// Which pods are in which pools of load balancers outside of the cluster.
-    pub(super) pools: Pools<'a>,
-    /// Made when somebody asks: most rounds grant nothing.
-    pub(super) pool_members: OnceCell<Members<'a>>,
-    pub(super) companions: Companions<'a>,
-    /// Workloads of which something is away that all their pods need.
-    pub(super) dependencies: Dependencies<'a>,
-    /// What was learned of gaps and does not stand on the workload yet, by index of the plan.
-    pub(super) learned: BTreeMap<usize, Learned>,
-    /// Connections that were lost when a pod became not Ready, by index of the plan.
-    pub(super) losses: BTreeMap<usize, Known>,
-    /// Workloads that reload.
-    pub(super) reloads: Reloads,
-    /// Pods that nobody waits for, because their nodes do not answer.
-    pub(super) lost: Lost<'a>,
-}
-
-/// A pod that nothing but the rules can keep from being operated.
-pub(super) struct Operable<'a> {
-    pub(super) pod: &'a PodView,
-    pub(super) node: &'a str,
-    pub(super) intent: PodIntent,
-    /// How it is kept from losing requests, but for who else serves at that moment.
-    pub(super) settings: OperationSettings,
-    /// Its top workload.
-    pub(super) owner: Option<&'a ObjectRef>,
-    /// Place in the workload's order.
-    pub(super) rank: i32,
-}
-
 /// Pods that wait and before which no later one of their workload goes: the first of each workload, by its place.
 #[derive(Default)]
-pub(super) struct InTurn<'a>(BTreeMap<usize, (i32, &'a str)>);
+pub(crate) struct InTurn<'a>(BTreeMap<usize, (i32, &'a str)>);
 
 impl<'a> InTurn<'a> {
     /// The pod waits.
-    pub(super) fn wait(&mut self, workload: Option<usize>, rank: i32, pod: &'a PodView) {
+    pub(crate) fn wait(&mut self, workload: Option<usize>, rank: i32, pod: &'a PodView) {
         let Some(workload) = workload else { return };
         let place = (rank, pod.id.name.as_str());
         let known = self.0.entry(workload).or_insert(place);
@@ -92,17 +42,17 @@ impl<'a> InTurn<'a> {
 }
 
 /// Those that only rules can keep, and what is said of the others.
-pub(super) struct Candidates<'a> {
-    pub(super) draft: Draft<'a>,
+pub(crate) struct Candidates<'a> {
+    pub(crate) draft: Draft<'a>,
     /// Pods that serve nobody, which nothing but the rules can keep from being deleted.
-    pub(super) removable: Vec<Removable<'a>>,
-    pub(super) operable: HashMap<&'a str, Operable<'a>>,
-    pub(super) verdicts: Vec<PodVerdict>,
+    pub(crate) removable: Vec<Removable<'a>>,
+    pub(crate) operable: HashMap<&'a str, Operable<'a>>,
+    pub(crate) verdicts: Vec<PodVerdict>,
 }
 
-impl<'a> Basis<'a, '_> {
+impl<'a> Facts<'a, '_> {
     /// Of the pods that wish these operations, once the draft has what has ended.
-    pub(super) fn candidates<'w>(
+    pub(crate) fn candidates<'w>(
         &self,
         wishes: impl IntoIterator<Item = (&'w &'a str, &'w Wish<'a>)>,
         draft: Draft<'a>,
@@ -188,7 +138,7 @@ impl<'a> Basis<'a, '_> {
 
     /// Index of the plan of the workload that the operation is a part of. One of others is none: it follows no order, and tries no
     /// version.
-    pub(super) fn workload_of_operation(&self, operable: &Operable<'_>) -> Option<usize> {
+    pub(crate) fn workload_of_operation(&self, operable: &Operable<'_>) -> Option<usize> {
         match operable.intent.operation.op {
             GrantOp::Foreign => None,
             GrantOp::Update | GrantOp::Restart | GrantOp::Relabel | GrantOp::Drain | GrantOp::Unknown(_) => {
@@ -216,7 +166,7 @@ impl<'a> Basis<'a, '_> {
 
     /// Whether a pod of its workload that comes before it waits. One that is not available anyway has no turn: those before it may wait
     /// for nothing but that it serves again.
-    pub(super) fn not_its_turn(&self, in_turn: &InTurn<'_>, pod: &Operable<'_>) -> Option<WaitReason> {
+    pub(crate) fn not_its_turn(&self, in_turn: &InTurn<'_>, pod: &Operable<'_>) -> Option<WaitReason> {
         let workload = self.workload_of_operation(pod).filter(|_| pod.pod.available())?;
         let first = in_turn.before(workload, pod.rank)?;
         let kind = registry::of_workload(&self.wishes.plans[workload].workload.group_kind)?;
@@ -241,9 +191,9 @@ impl<'a> Basis<'a, '_> {
     }
 
     /// What holds for the pod of the wish.
-    pub(super) fn settings(&self, wish: &Wish<'_>) -> Result<OperationSettings, WaitReason> {
+    pub(crate) fn settings(&self, wish: &Wish<'_>) -> Result<OperationSettings, WaitReason> {
         let node = wish.pod.node.as_deref().unwrap_or_default();
-        let mut workload = wish.workload.map(|index| self.facts(index)).unwrap_or_default();
+        let mut workload = wish.workload.map(|index| self.workload_facts(index)).unwrap_or_default();
         let is_unfetched = wish.intent.as_ref().is_ok_and(|intent| self.images.not_fetched(wish.pod, intent).is_some());
         if is_unfetched {
             // The pull comes on top, and nobody knows how long that takes.
@@ -262,7 +212,7 @@ impl<'a> Basis<'a, '_> {
         settings.map_err(|why| WaitReason::not_operable(why, node))
     }
 
-    fn facts(&self, index: usize) -> WorkloadFacts<'_> {
+    fn workload_facts(&self, index: usize) -> WorkloadFacts<'_> {
         let known = WorkloadFacts::of(&self.wishes.plans[index]);
         let plan = &self.wishes.plans[index];
         let learned = self.learned.get(&index);
@@ -283,7 +233,7 @@ impl<'a> Basis<'a, '_> {
 
     /// The pod of the same workload that is being operated as the first one, and that will teach how long the workload is away.
     /// Nobody waits for one that takes long, nor where one that is done has taught nothing.
-    pub(super) fn teacher<'s>(&'s self, pod: &'a PodView, draft: &'s Draft<'_>) -> Option<&'s str> {
+    pub(crate) fn teacher<'s>(&'s self, pod: &'a PodView, draft: &'s Draft<'_>) -> Option<&'s str> {
         let workload = self.wishes.workload_of(pod)?;
         let plan = &self.wishes.plans[workload];
         let others = draft.every_grant().filter(|grant| grant.pod.uid != pod.id.uid);
@@ -298,13 +248,13 @@ impl<'a> Basis<'a, '_> {
         operated.into_iter().find(is_recent).map(|grant| grant.pod.name.as_str())
     }
 
-    pub(super) fn has_ended(&self, grant: &Grant) -> bool {
+    pub(crate) fn has_ended(&self, grant: &Grant) -> bool {
         let node = self.wishes.pods.get(grant.pod.uid.as_str()).and_then(|pod| pod.node.as_ref());
         node.and_then(|node| self.snapshot.node_transitions.get(node)).is_some_and(|known| known.has_ended(grant))
     }
 
     /// How the pod is now: it may have been granted in this very round.
-    pub(super) fn serving(&self, pod: &PodView, draft: &Draft<'_>) -> Serving {
+    pub(crate) fn serving(&self, pod: &PodView, draft: &Draft<'_>) -> Serving {
         let taken = draft.reservation(&pod.id.namespace, &pod.id.uid).is_some() || self.ended.is_taken(&pod.id.uid);
         Serving::of(pod, taken && !self.is_down(pod, draft.now))
     }
@@ -317,14 +267,14 @@ impl<'a> Basis<'a, '_> {
 
     /// When a pod whose operation is over, and that is not Ready, has had as long again as its owner allows for a start: from then on nobody
     /// knows until when it is down.
-    pub(super) fn down_from(&self, over: &Failure<'_>) -> Option<Timestamp> {
+    pub(crate) fn down_from(&self, over: &Failure<'_>) -> Option<Timestamp> {
         let pod = self.wishes.pods.get(over.grant.pod.uid.as_str()).filter(|pod| !pod.ready() && !pod.terminating)?;
         let plan = self.wishes.workload_of(pod).map(|workload| &self.wishes.plans[workload]);
         let allowed = start_seconds(pod, plan.and_then(|plan| plan.progress_deadline_seconds));
         over.since.saturating_add(SignedDuration::from_secs(allowed.into())).ok()
     }
 
-    pub(super) fn verdict(
+    pub(crate) fn verdict(
         &self,
         pod: &'a PodView,
         decision: Result<Forecast, WaitReason>,

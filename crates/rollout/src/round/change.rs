@@ -4,15 +4,15 @@ use std::collections::BTreeSet;
 
 use hitless_api::{Cancel, Grant, MicroTime, PodRef, Reservation, VerifySpec, WaitPoint};
 
-use super::write::{
+use crate::mode::ServiceView;
+use crate::round::write::{
     CompanionWrite, EndedHold, InServiceFallback, LedgerWrite, PrefetchWrite, ProviderStatusWrite, RuleStatusWrite,
 };
-use crate::mode::ServiceView;
 use crate::snapshot::OperationKey;
 
 /// One change to what stands in the API server.
 #[derive(Clone, Debug)]
-pub(super) enum Change<'a> {
+pub(crate) enum Change<'a> {
     /// This leader's epoch is written into the ledger of an earlier one.
     TakeOver(LedgerWrite),
     /// The operation's reservation ends, in the ledger of its namespace and in the cluster's. That of another operation stays.
@@ -65,7 +65,7 @@ pub(super) enum Change<'a> {
 impl Change<'_> {
     /// The namespace in which something begins or ends by it. `None`: nothing does, or not in one namespace. An epoch, and a fence in a
     /// NodeTransition, only make older writes fail.
-    pub(super) fn namespace(&self) -> Option<&str> {
+    pub(crate) fn namespace(&self) -> Option<&str> {
         match self {
             Self::TakeOver(_) | Self::FenceNode { .. } | Self::ProviderStatus(_) => None,
             Self::Release { namespace, .. } | Self::FenceLedger { namespace, .. } => Some(namespace),
@@ -91,7 +91,7 @@ impl Change<'_> {
 }
 
 /// uids of the workloads' objects that these write.
-pub(super) fn written(changes: &[Change<'_>]) -> BTreeSet<String> {
+pub(crate) fn written(changes: &[Change<'_>]) -> BTreeSet<String> {
     let uid = |change: &Change<'_>| match change {
         Change::Workload(write) => Some(write.on.uid.clone()),
         _ => None,

@@ -5,141 +5,31 @@ mod gates;
 mod retire;
 mod room;
 mod stage;
-mod words;
-mod writes;
 
-use std::collections::{BTreeMap, HashMap};
-
-use hitless_api::names::labels;
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, GrantMode, GrantOp, Reservation};
-use hitless_workloads::{CompanionWish, Object, Plan, Stage, registry};
-use jiff::{SignedDuration, Timestamp};
+use hitless_workloads::{CompanionWish, Object, Plan, registry};
 
-use super::candidates::{Basis, Operable};
-use super::draft::Draft;
-use super::in_service_fallback::{AGENT_IS_AWAY, without_agent_for};
-use super::wait_reason::WaitReason;
 use crate::companion::{self, Outcome, State, Tried};
-use crate::mode::{Gaps, Mode, Serving, StandIn, Traffic, start_seconds};
+use crate::mode::{Mode, Serving, StandIn, Traffic};
+use crate::round::draft::Draft;
+use crate::round::facts::Facts;
+use crate::round::facts::companions::{is_known, is_moving, target_key, tried};
+use crate::round::operable::Operable;
+use crate::round::wait_reason::WaitReason;
+use crate::round::wait_reason::companion::Companion;
 use crate::snapshot::Snapshot;
 
-pub(super) use retire::retiring;
+pub(crate) use retire::retiring;
 pub use room::wants_all;
-pub(super) use writes::decide;
-
-/// A companion for which there is no room is given up after so long: the version then comes without one.
-const ROOM_WITHIN: SignedDuration = SignedDuration::from_secs(30);
-
-/// One that is not ready after so long is worth a word.
-const SLOW_AFTER: SignedDuration = SignedDuration::from_secs(10);
-
-/// What a pod waits for that has a companion pod, or is to have one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Companion {
-    /// It is to be made.
-    Missing,
-    /// It is not ready yet.
-    Starting(String),
-    /// The same, after ten seconds.
-    Slow(String),
-    /// It does not run, in the kubelet's words, and is tried again.
-    Failing(String),
-    /// It did not run for as long as the workload's owner gives a version.
-    Failed(String),
-    /// It is ready, and is put in service.
-    Joining,
-    /// It has told what there was to tell: that is written down.
-    Tried(Tried),
-    /// It is on its way out.
-    Leaving,
-    /// It serves as long as a pod of its workload, this one, is operated.
-    Needed(String),
-}
-
-/// Companion pods by their key.
-pub(super) struct Companions<'a> {
-    by_key: HashMap<&'a str, &'a PodView>,
-    now: Timestamp,
-}
-
-impl<'a> Companions<'a> {
-    pub(super) fn new(snapshot: &'a Snapshot, now: Timestamp) -> Self {
-        let key = |pod: &'a PodView| Some((key_of(pod)?, pod));
-        Self { by_key: snapshot.companions.iter().filter_map(|pod| key(pod)).collect(), now }
-    }
-
-    /// That of the revision that a workload's pods are brought to.
-    fn of(&self, plan: &Plan) -> Option<&'a PodView> {
-        if self.by_key.is_empty() {
-            return None;
-        }
-        self.by_key.get(target_key(plan).as_str()).copied()
-    }
-
-    /// How long its containers need from start to ready, as far as its companion has shown.
-    pub(super) fn start_milliseconds(&self, plan: &Plan) -> Option<u32> {
-        let now = match self.of(plan).map(|pod| State::of(pod, self.now)) {
-            Some(State::Ready { start_milliseconds }) => Some(start_milliseconds),
-            _ => None,
-        };
-        now.or_else(|| tried(plan)?.start_milliseconds)
-    }
-}
-
-fn tried(plan: &Plan) -> Option<Tried> {
-    Tried::parse(plan.tried.as_deref(), &plan.target)
-}
 
 fn waiting(plan: &Plan, stage: Companion) -> WaitReason {
     WaitReason::Companion { pod: companion::name(&plan.workload, &target_key(plan)), stage }
 }
 
-/// Key of the companion of the revision that a workload's pods are brought to.
-pub(super) fn target_key(plan: &Plan) -> String {
-    companion::key(&plan.workload, &plan.target)
-}
-
-/// Whether pods of the companion's workload are still to be brought to its version.
-fn is_of_target(pod: &PodView, plan: &Plan) -> bool {
-    is_moving(plan) && key_of(pod) == Some(target_key(plan).as_str())
-}
-
-/// Whether there is nothing to try any more: a companion has told, or one of the pods has.
-fn is_known(plan: &Plan) -> bool {
-    tried(plan).is_some() || Gaps::parse(plan.gaps.as_deref()).knows(&plan.target)
-}
-
-/// Whether the version has run in the workload's companion: it is Ready there, or was and that is known.
-pub(super) fn has_run(plan: &Plan, snapshot: &Snapshot, now: Timestamp) -> bool {
-    let has_told = tried(plan).is_some_and(|tried| tried.outcome == Outcome::Good);
-    let companion = Companions::new(snapshot, now).of(plan).map(|pod| State::of(pod, now));
-    has_told || matches!(companion, Some(State::Ready { .. }))
-}
-
-/// No node had room for it.
-pub(super) fn is_skipped(plan: &Plan) -> bool {
-    tried(plan).is_some_and(|tried| tried.outcome == Outcome::Skipped)
-}
-
-/// How long a version may take to get ready, as the workload's owner says.
-fn deadline(plan: &Plan, companion: &PodView) -> SignedDuration {
-    SignedDuration::from_secs(start_seconds(companion, plan.progress_deadline_seconds).into())
-}
-
-/// The label of a companion pod.
-fn key_of(pod: &PodView) -> Option<&str> {
-    pod.labels.get(labels::COMPANION).map(String::as_str)
-}
-
-/// Pods of the workload are being brought to another revision.
-pub(super) fn is_moving(plan: &Plan) -> bool {
-    matches!(plan.stage, Stage::Rolling | Stage::Finishing) && !plan.behind.is_empty()
-}
-
-impl Basis<'_, '_> {
+impl Facts<'_, '_> {
     /// Whether the pod, which nothing else keeps, waits for a companion of its workload. `mode` is how it would be operated now.
-    pub(super) fn companion(&self, operable: &Operable<'_>, mode: &Mode) -> Option<WaitReason> {
+    pub(crate) fn companion(&self, operable: &Operable<'_>, mode: &Mode) -> Option<WaitReason> {
         let plan = self.tries_first(operable)?;
         // One that is there and ready serves, however short the pod is going to be away: nobody loses anything by it.
         let is_there = self.companions.of(plan).is_some_and(|pod| !pod.terminating);
@@ -149,7 +39,7 @@ impl Basis<'_, '_> {
 
     /// Whether the companion of the pod's workload takes its clients while it is operated. Where nobody can read companion pods, one
     /// that would be made does. `mode` is how the pod would be operated without one.
-    pub(super) fn companion_serves(
+    pub(crate) fn companion_serves(
         &self,
         operable: &Operable<'_>,
         mode: &Mode,
@@ -171,7 +61,7 @@ impl Basis<'_, '_> {
     }
 
     /// Whether a companion is going to take the pod's clients, if it wishes what it does when its turn comes.
-    pub(super) fn expects_companion(&self, operable: &Operable<'_>, mode: &Mode) -> bool {
+    pub(crate) fn expects_companion(&self, operable: &Operable<'_>, mode: &Mode) -> bool {
         let Some(plan) = self.may_have(operable).filter(|plan| plan.total == 1) else { return false };
         let is_there = self.companions.of(plan).is_some_and(|pod| !pod.terminating);
         self.has_clients(operable) && (is_there || !is_known(plan) || needs_companion(operable, mode))
@@ -179,7 +69,7 @@ impl Basis<'_, '_> {
 
     /// The version was tried and did not run, or does not run for a while: the pod does not ask the rules, so that others may have
     /// the place that it would get and not take.
-    pub(super) fn stuck_companion(&self, operable: &Operable<'_>) -> Option<WaitReason> {
+    pub(crate) fn stuck_companion(&self, operable: &Operable<'_>) -> Option<WaitReason> {
         // Every pod that wishes something is asked this, and hardly any has a companion.
         let known = &self.wishes.plans[self.workload_of_operation(operable)?];
         if !self.has_begun(known) || self.ended.regrant.contains_key(operable.pod.id.uid.as_str()) {
@@ -213,7 +103,7 @@ impl Basis<'_, '_> {
     }
 
     /// The same, whether companion pods can be read or not.
-    pub(super) fn may_have(&self, operable: &Operable<'_>) -> Option<&Plan> {
+    pub(crate) fn may_have(&self, operable: &Operable<'_>) -> Option<&Plan> {
         self.may_run(operable).filter(|plan| self.never_ready(plan).is_none())
     }
 
@@ -236,7 +126,7 @@ impl Basis<'_, '_> {
 
     /// The companion is to leave service, but a pod of its workload is being operated, or goes in this very round, or is reserved and
     /// waits for its Service to be open.
-    pub(super) fn needed(&self, operable: &Operable<'_>, draft: &Draft<'_>) -> Option<WaitReason> {
+    pub(crate) fn needed(&self, operable: &Operable<'_>, draft: &Draft<'_>) -> Option<WaitReason> {
         let Operable { pod, owner, .. } = operable;
         let is_leaving = operable.intent.operation.op == GrantOp::Drain && companion::is_companion(pod);
         let owner = owner.filter(|_| is_leaving)?;
@@ -259,7 +149,7 @@ impl Basis<'_, '_> {
     }
 
     /// Why no companion of the pod's workload may serve, as a clause for people.
-    pub(super) fn no_companion(&self, operable: &Operable<'_>) -> Option<String> {
+    pub(crate) fn no_companion(&self, operable: &Operable<'_>) -> Option<String> {
         let plan = self.wishes.workload_of(operable.pod).map(|index| &self.wishes.plans[index]);
         self.cannot_run(operable).or_else(|| self.never_ready(plan?))
     }
@@ -287,7 +177,7 @@ impl Basis<'_, '_> {
     }
 
     /// A Service can send them to another pod, or its name gives them the address of another one.
-    pub(super) fn has_clients(&self, operable: &Operable<'_>) -> bool {
+    pub(crate) fn has_clients(&self, operable: &Operable<'_>) -> bool {
         self.traffic.takes_clients(operable.pod)
     }
 }
@@ -331,29 +221,4 @@ fn never_beside(snapshot: &Snapshot, traffic: &Traffic<'_>, pod: &PodView) -> Op
 fn needs_companion(operable: &Operable<'_>, mode: &Mode) -> bool {
     let serves = operable.pod.gated && operable.pod.ready();
     serves && (mode.mode != GrantMode::Hold || Mode::word(&mode.reason) == Mode::ONLY_POD)
-}
-
-/// When companions are to be looked at again even if nothing changes.
-fn wake_at(basis: &Basis<'_, '_>) -> Option<Timestamp> {
-    let by_plan: BTreeMap<String, &Plan> = if basis.snapshot.companions.is_empty() {
-        return None;
-    } else {
-        let moving = basis.wishes.plans.iter().filter(|plan| is_moving(plan));
-        moving.map(|plan| (target_key(plan), plan)).collect()
-    };
-    let at = basis.companions.by_key.iter().filter_map(|(key, pod)| {
-        let deadline = pod.created?.saturating_add(deadline(by_plan.get(*key)?, pod)).ok()?;
-        let next = match State::of(pod, basis.companions.now) {
-            State::Unschedulable { since, .. } => since.or(pod.created)?.saturating_add(ROOM_WITHIN).ok()?,
-            State::Starting { until, .. } => {
-                let slow = pod.created?.saturating_add(SLOW_AFTER).ok()?;
-                let now = basis.companions.now;
-                [until, Some(slow), Some(deadline)].into_iter().flatten().filter(|at| *at > now).min()?
-            }
-            State::Failing(_) => deadline,
-            State::Ready { .. } => without_agent_for(AGENT_IS_AWAY, basis.snapshot, pod, basis.companions.now)?,
-        };
-        (next > basis.companions.now).then_some(next)
-    });
-    at.min()
 }

@@ -1,6 +1,8 @@
 //! The one fold of a round: what the changes lead to, and the writes that bring it about, with their preconditions and what they
 //! need.
 
+mod steps;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use hitless_api::ledger::{CLUSTER, LedgerLeader};
@@ -10,18 +12,16 @@ use hitless_api::{
 use hitless_gate::LedgerError;
 use jiff::Timestamp;
 
-use super::change::Change;
-use super::write::{ServiceWrite, Step, Write};
 use crate::mode::ServiceView;
+use crate::round::change::Change;
+use crate::round::write::{ServiceWrite, Step, Write};
 use crate::snapshot::{NodeTransitionView, OperationKey, Snapshot};
-
-mod steps;
 
 /// The next content of what a round writes. Phases read it; only changes alter it.
 #[derive(Clone)]
-pub(super) struct Draft<'a> {
-    pub(super) snapshot: &'a Snapshot,
-    pub(super) now: Timestamp,
+pub(crate) struct Draft<'a> {
+    pub(crate) snapshot: &'a Snapshot,
+    pub(crate) now: Timestamp,
     ledgers: BTreeMap<&'a str, TransitionLedgerSpec>,
     /// Namespaces with a new reservation that needs one in the cluster's ledger too.
     in_cluster: BTreeSet<&'a str>,
@@ -46,7 +46,7 @@ struct NodeDraft {
 }
 
 impl<'a> Draft<'a> {
-    pub(super) fn new(snapshot: &'a Snapshot, now: Timestamp) -> Self {
+    pub(crate) fn new(snapshot: &'a Snapshot, now: Timestamp) -> Self {
         Self {
             snapshot,
             now,
@@ -60,7 +60,7 @@ impl<'a> Draft<'a> {
     }
 
     /// As it is after these changes. Those of namespaces that are left out are none: what stands there stays, and counts.
-    pub(super) fn with(mut self, changes: impl IntoIterator<Item = Change<'a>>) -> Self {
+    pub(crate) fn with(mut self, changes: impl IntoIterator<Item = Change<'a>>) -> Self {
         changes.into_iter().for_each(|change| self.apply(change));
         self
     }
@@ -132,16 +132,16 @@ impl<'a> Draft<'a> {
     }
 
     /// The ledger as it will be.
-    pub(super) fn ledger(&self, namespace: &str) -> Option<&TransitionLedgerSpec> {
+    pub(crate) fn ledger(&self, namespace: &str) -> Option<&TransitionLedgerSpec> {
         self.ledgers.get(namespace).or_else(|| self.snapshot.ledgers.get(namespace).map(|ledger| &ledger.spec))
     }
 
-    pub(super) fn reservation(&self, namespace: &str, pod_uid: &str) -> Option<&Reservation> {
+    pub(crate) fn reservation(&self, namespace: &str, pod_uid: &str) -> Option<&Reservation> {
         self.ledger(namespace)?.reservations.get(pod_uid)
     }
 
     /// Whether the cluster's ledger has the pod's reservation too, for the same operation.
-    pub(super) fn is_in_both(&self, namespace: &str, pod_uid: &str) -> bool {
+    pub(crate) fn is_in_both(&self, namespace: &str, pod_uid: &str) -> bool {
         let both = (self.reservation(namespace, pod_uid), self.reservation(CLUSTER, pod_uid));
         matches!(both, (Some(own), Some(wide)) if OperationKey::reserved(own) == OperationKey::reserved(wide))
     }
@@ -160,7 +160,7 @@ impl<'a> Draft<'a> {
     ///
     /// # Errors
     /// As [`hitless_gate::reserve`].
-    pub(super) fn reserve(
+    pub(crate) fn reserve(
         &self,
         pod: &'a PodRef,
         reservation: Reservation,
@@ -204,7 +204,7 @@ impl<'a> Draft<'a> {
     }
 
     /// The grants of a node as they will be.
-    pub(super) fn grants(&self, node: &str) -> &[Grant] {
+    pub(crate) fn grants(&self, node: &str) -> &[Grant] {
         self.nodes.get(node).map_or_else(
             || self.snapshot.node_transitions.get(node).map_or(&[] as &[Grant], |known| &known.spec.grants),
             |draft| &draft.grants,
@@ -212,24 +212,24 @@ impl<'a> Draft<'a> {
     }
 
     /// The grants of all nodes as they will be.
-    pub(super) fn every_grant(&self) -> impl Iterator<Item = &Grant> {
+    pub(crate) fn every_grant(&self) -> impl Iterator<Item = &Grant> {
         let known = self.snapshot.node_transitions.iter();
         let kept = known.filter(|(node, _)| !self.nodes.contains_key(node.as_str()));
         let drafts = self.nodes.values().flat_map(|draft| &draft.grants);
         kept.flat_map(|(_, known)| &known.spec.grants).chain(drafts)
     }
 
-    pub(super) fn is_full(&self, node: &str) -> bool {
+    pub(crate) fn is_full(&self, node: &str) -> bool {
         self.grants(node).len() >= NodeTransitionSpec::MAX_GRANTS
     }
 
     /// Whether the node's grants have changed in this round.
-    pub(super) fn is_touched(&self, node: &str) -> bool {
+    pub(crate) fn is_touched(&self, node: &str) -> bool {
         self.nodes.get(node).is_some_and(|draft| !draft.touched.is_empty())
     }
 
     /// Whether the Service stays open, or is opened, for an operation that is known to hold its pod.
-    pub(super) fn is_needed(&self, service: &ServiceView, operation: &str) -> bool {
+    pub(crate) fn is_needed(&self, service: &ServiceView, operation: &str) -> bool {
         self.holding.contains(operation) || self.open.contains_key(&(service.namespace.as_str(), service.name.as_str()))
     }
 
@@ -263,7 +263,7 @@ impl<'a> Draft<'a> {
     /// The writes: all ledgers first, that of the cluster before those that rely on it; then the RoleBindings that new
     /// grants need; then the NodeTransitions, each only if the ledgers and RoleBindings behind its changes were written; then the Services that are opened, each only if the ledger of its namespace was;
     /// then those on which nothing rests, in the order of their changes.
-    pub(super) fn into_steps(self) -> Vec<Step> {
+    pub(crate) fn into_steps(self) -> Vec<Step> {
         let mut steps = Vec::new();
         let ledgers = steps::ledgers(&mut steps, self.snapshot, self.ledgers, &self.in_cluster);
         let bindings = steps::bindings(&mut steps, self.snapshot, &self.nodes, &ledgers);

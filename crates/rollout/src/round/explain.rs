@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::mode::{Forecast, Gaps, Mode};
 use hitless_api::grant::ImageChange;
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, GrantOp, ObjectRef, Phase, PodRef};
@@ -11,16 +10,18 @@ use hitless_gate::{Allows, Candidate, Lasting, Reason, Verdict};
 use hitless_workloads::{Object, OptIn, Pause, PodIntent, Stage, Write, registry, restart};
 use jiff::Timestamp;
 
-use super::endings::Failure;
-use super::inoperable::Inoperable;
-use super::lasting::Roots;
-use super::lost::Lost;
-use super::reload::{Reload, Reloads};
-use super::unfit::Unfits;
-use super::wait_reason::WaitReason;
-use super::wishes::{Wish, Wishes};
-use super::{Finished, Pass, PodVerdict, Round, events};
 use crate::gate_cache::GateCache;
+use crate::mode::{Forecast, Gaps, Mode};
+use crate::round::facts::endings::Failure;
+use crate::round::facts::inoperable::Inoperable;
+use crate::round::facts::lost::Lost;
+use crate::round::facts::reload::{Reload, Reloads};
+use crate::round::facts::unfit::Unfits;
+use crate::round::facts::wishes::{Wish, Wishes};
+use crate::round::features::events;
+use crate::round::lasting::Roots;
+use crate::round::wait_reason::WaitReason;
+use crate::round::{Finished, Pass, PodVerdict, Round};
 use crate::snapshot::Snapshot;
 
 /// A round and its reasons.
@@ -155,23 +156,23 @@ pub fn explain(
 impl<'a> Pass<'a, '_> {
     /// As far as it can be told before the round is over.
     fn details(&self, pod: &'a PodView) -> Option<Details> {
-        let (basis, draft) = (&self.basis, &self.draft);
-        let (uid, ended) = (pod.id.uid.as_str(), &basis.ended);
-        let wished = basis.wishes.by_pod.get(uid);
-        let assumed = || Wish::assumed(pod, PodIntent::assumed(pod), basis.wishes.workload_of(pod));
+        let (facts, draft) = (&self.facts, &self.draft);
+        let (uid, ended) = (pod.id.uid.as_str(), &facts.ended);
+        let wished = facts.wishes.by_pod.get(uid);
+        let assumed = || Wish::assumed(pod, PodIntent::assumed(pod), facts.wishes.workload_of(pod));
         let wish = wished.cloned().unwrap_or_else(assumed);
         let is_under_way = ended.busy.contains(uid) || ended.regrant.contains_key(uid);
-        let mut in_the_way: Vec<WaitReason> = basis.in_the_way(&wish, draft).collect();
-        let expected = match (self.granted(pod), basis.settings(&wish)) {
+        let mut in_the_way: Vec<WaitReason> = facts.in_the_way(&wish, draft).collect();
+        let expected = match (self.granted(pod), facts.settings(&wish)) {
             (Some(granted), _) => Some(granted),
             (None, Ok(settings)) if super::wait_reason::of_pod(pod).is_none() => {
-                let serving = |other: &PodView| basis.serving(other, draft);
-                let start = |serves| settings.start(pod, &basis.traffic, &serving, serves).ok();
+                let serving = |other: &PodView| facts.serving(other, draft);
+                let start = |serves| settings.start(pod, &facts.traffic, &serving, serves).ok();
                 let mode = start(false).map(|start| start.mode);
-                let mut operable = basis.candidates([(&uid, &wish)], draft.clone()).operable;
-                let serves = |mode: &Mode| operable.remove(uid).is_some_and(|pod| basis.expects_companion(&pod, mode));
+                let mut operable = facts.candidates([(&uid, &wish)], draft.clone()).operable;
+                let serves = |mode: &Mode| operable.remove(uid).is_some_and(|pod| facts.expects_companion(&pod, mode));
                 let mode = if mode.as_ref().is_some_and(serves) { start(true).map(|start| start.mode) } else { mode };
-                mode.map(|mode| Forecast::of(pod, &settings, mode, &basis.traffic, &serving))
+                mode.map(|mode| Forecast::of(pod, &settings, mode, &facts.traffic, &serving))
             }
             (None, Ok(_)) => None,
             (None, Err(waiting)) => {
@@ -187,14 +188,14 @@ impl<'a> Pass<'a, '_> {
         } else {
             let operation = wish.intent.as_ref().map(PodIntent::id).unwrap_or_default();
             let op = wish.intent.as_ref().ok().map(|intent| &intent.operation.op);
-            let candidate = Candidate { absence: basis.absence(pod, op), ..Candidate::of(pod, operation) };
-            basis.gate.decide(&[candidate], &basis.snapshot.approvals, draft.now).pop()
+            let candidate = Candidate { absence: facts.absence(pod, op), ..Candidate::of(pod, operation) };
+            facts.gate.decide(&[candidate], &facts.snapshot.approvals, draft.now).pop()
         };
-        let granted = unfinished(self.basis.snapshot, pod).map(|grant| &grant.containers);
+        let granted = unfinished(self.facts.snapshot, pod).map(|grant| &grant.containers);
         let changes = wished.and_then(|wish| wish.intent.as_ref().ok()).map(|intent| &intent.operation.containers);
         let images = granted.or(changes).cloned().unwrap_or_default();
         // What the round would say if this were the only wish.
-        let alone = basis.candidates([(&uid, &wish)], draft.clone()).resume(basis).judge(basis).grant(basis);
+        let alone = facts.candidates([(&uid, &wish)], draft.clone()).resume(facts).judge(facts).grant(facts);
         let mut verdict = alone.verdicts.into_iter().next_back()?;
         if wished.is_none() {
             // What we do first keeps it from nothing.
@@ -205,19 +206,19 @@ impl<'a> Pass<'a, '_> {
 
     /// The mode of an operation that has not ended.
     fn granted(&self, pod: &'a PodView) -> Option<Forecast> {
-        let grant = unfinished(self.basis.snapshot, pod)?;
-        let wishes = &self.basis.wishes;
+        let grant = unfinished(self.facts.snapshot, pod)?;
+        let wishes = &self.facts.wishes;
         let gaps = wishes.workload_of(pod).and_then(|index| wishes.plans[index].gaps.as_deref());
         Some(Forecast::granted(grant, Gaps::parse(gaps).longest()))
     }
 
     /// What the rules of stage PostCheck say of a pod whose operation has been verified; `None` if it is not that far.
     fn post_check(&self, pod: &PodView) -> Option<Verdict> {
-        let snapshot = self.basis.snapshot;
+        let snapshot = self.facts.snapshot;
         let grant = unfinished(snapshot, pod)?;
         let reports = snapshot.node_transitions.values().find_map(|node| node.transition(grant))?;
         let candidate = (reports.phase == Phase::Checking).then(|| Candidate::of(pod, grant.id.clone()))?;
-        let mut verdict = self.basis.gate.post_check(&candidate, &snapshot.approvals, self.draft.now);
+        let mut verdict = self.facts.gate.post_check(&candidate, &snapshot.approvals, self.draft.now);
         verdict.rules.retain(|rule| !matches!(rule.because, Reason::Allows(Allows::OtherStage { .. })));
         Some(verdict)
     }

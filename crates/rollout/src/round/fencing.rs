@@ -2,11 +2,11 @@
 
 use hitless_gate::take_over;
 
-use super::change::Change;
-use super::write::LedgerWrite;
+use crate::round::change::Change;
+use crate::round::write::LedgerWrite;
 use crate::snapshot::Snapshot;
 
-pub(super) enum Fence<'a> {
+pub(crate) enum Fence<'a> {
     /// A leader of this later epoch has written.
     Deposed(i64),
     /// Ledgers of an earlier leader: our epoch is written into them before anything else is decided, so that writes that it
@@ -16,7 +16,7 @@ pub(super) enum Fence<'a> {
     Ours,
 }
 
-pub(super) fn check(snapshot: &Snapshot) -> Fence<'_> {
+pub(crate) fn check(snapshot: &Snapshot) -> Fence<'_> {
     let ledgers = snapshot.ledgers.values().map(|ledger| ledger.spec.leader.epoch);
     let nodes = snapshot.node_transitions.values().map(|node| node.spec.epoch);
     if let Some(later) = ledgers.chain(nodes).max().filter(|epoch| *epoch > snapshot.epoch) {

@@ -2,30 +2,29 @@
 //! service for an operation of ours, too, whoever protects it is told by upstream's label `preparing`, and nothing is done to it before
 //! the finalizers are gone (docs/contract.md#podopslifecycle).
 
-use hitless_api::lifecycle;
 use hitless_api::pod::PodView;
-use hitless_api::{Grant, GrantOp, Wait, WaitPoint};
+use hitless_api::{Grant, GrantOp, Wait, WaitPoint, lifecycle};
 use hitless_workloads::Holder;
 use hitless_workloads::foreign::Foreign;
 
-use super::candidates::Basis;
+use crate::round::facts::Facts;
 use crate::snapshot::Snapshot;
 
 /// Why a protected pod leaves service.
-pub(super) const PROTECTED: &str =
+pub(crate) const PROTECTED: &str =
     "Protected: others send it requests until it has left service, as its finalizers say";
 
-impl Basis<'_, '_> {
+impl Facts<'_, '_> {
     /// Whether the operation has to wait for others who protect the pod. Those that others do have their own order for that, and a
     /// change of labels disturbs nobody.
-    pub(super) fn is_protected(&self, pod: &PodView, op: &GrantOp) -> bool {
+    pub(crate) fn is_protected(&self, pod: &PodView, op: &GrantOp) -> bool {
         !matches!(op, GrantOp::Foreign | GrantOp::Relabel)
             && pod.is_protected()
             && self.snapshot.serves(Holder::Request(&Foreign))
     }
 
     /// What the operation of a protected pod waits for.
-    pub(super) fn finalizers(&self, pod: &PodView, op: &GrantOp) -> Option<Wait> {
+    pub(crate) fn finalizers(&self, pod: &PodView, op: &GrantOp) -> Option<Wait> {
         let words = missing(pod)?;
         let wait = || Wait::pending(lifecycle::PROTECTION.to_owned(), WaitPoint::Operate, &words);
         self.is_protected(pod, op).then(wait)
@@ -33,20 +32,20 @@ impl Basis<'_, '_> {
 }
 
 /// Who protects the pod, in words; `None`: nobody does.
-pub(super) fn missing(pod: &PodView) -> Option<String> {
+pub(crate) fn missing(pod: &PodView) -> Option<String> {
     let all: Vec<&str> = pod.lifecycle.iter().flat_map(|view| view.protections()).collect();
     (!all.is_empty()).then(|| format!("whoever has put {} on the pod is to take it off", all.join(", ")))
 }
 
 /// What is missing; `None`: the pod has left service for the grant, and nobody protects it.
-pub(super) fn judge(grant: &Grant, pod: &PodView) -> Option<String> {
+pub(crate) fn judge(grant: &Grant, pod: &PodView) -> Option<String> {
     let has_left = pod.in_service().is_some_and(|it| !it.is_true && it.message == grant.id) && !pod.ready();
     missing(pod).or_else(|| (!has_left).then(|| "the pod is to leave service".to_owned()))
 }
 
 /// Whether an operation of ours, or the reserved removal of a pod that serves nobody, waits for others who protect the pod, or has
 /// waited for them and has not put the pod back.
-pub(super) fn leaves(snapshot: &Snapshot, pod: &PodView) -> bool {
+pub(crate) fn leaves(snapshot: &Snapshot, pod: &PodView) -> bool {
     let uid = &pod.id.uid;
     let grants = pod.node.as_ref().and_then(|node| snapshot.node_transitions.get(node)).into_iter();
     let mut own =

@@ -9,27 +9,29 @@ use hitless_api::{Grant, GrantOp, Outcome, Reservation};
 use hitless_gate::{Candidate, Reserved, Verdict};
 use jiff::Timestamp;
 
-use super::candidates::{Basis, Candidates, InTurn, Operable};
-use super::change::Change;
-use super::draft::Draft;
-use super::endings::Ended;
-use super::lifecycle::Overdue;
-use super::lost::Lost;
-use super::removals::Removable;
-use super::reserve::reservation_of;
-use super::trials::Trials;
-use super::wait_reason::WaitReason;
-use super::wishes::Wishes;
-use super::{Forecast, PodVerdict};
 use crate::gate_cache::Synced;
 use crate::mode::Mode;
+use crate::round::PodVerdict;
+use crate::round::candidates::{Candidates, InTurn};
+use crate::round::decided::Decided;
+use crate::round::draft::Draft;
+use crate::round::facts::Facts;
+use crate::round::facts::endings::Ended;
+use crate::round::facts::lost::Lost;
+use crate::round::facts::overdue::Overdue;
+use crate::round::facts::trials::Trials;
+use crate::round::facts::wishes::Wishes;
+use crate::round::operable::Operable;
+use crate::round::removals::Removable;
+use crate::round::reserve::reservation_of;
+use crate::round::wait_reason::WaitReason;
 use crate::snapshot::OperationKey;
 
 /// Those with a reservation have gone; the others are still to be judged.
-pub(super) struct Resumed<'a>(Candidates<'a>);
+pub(crate) struct Resumed<'a>(Candidates<'a>);
 
 /// What the rules say, in the order in which pods may go.
-pub(super) struct Judged<'a> {
+pub(crate) struct Judged<'a> {
     draft: Draft<'a>,
     removals: Vec<(Removable<'a>, Verdict)>,
     answers: Vec<(Operable<'a>, Verdict)>,
@@ -38,25 +40,13 @@ pub(super) struct Judged<'a> {
 }
 
 /// Who goes, and what is said of every pod that wishes something.
-pub(super) struct Granted<'a> {
-    pub(super) draft: Draft<'a>,
-    pub(super) verdicts: Vec<PodVerdict>,
-}
-
-/// What is decided about one pod. There may be changes although it waits.
-pub(super) struct Decided<'a> {
-    pub(super) changes: Vec<Change<'a>>,
-    pub(super) outcome: Result<Forecast, WaitReason>,
-}
-
-impl Decided<'_> {
-    pub(super) fn waits(waiting: WaitReason) -> Self {
-        Self { changes: Vec::new(), outcome: Err(waiting) }
-    }
+pub(crate) struct Granted<'a> {
+    pub(crate) draft: Draft<'a>,
+    pub(crate) verdicts: Vec<PodVerdict>,
 }
 
 /// Tells the gate what has ended and what is reserved. Only then it can be asked.
-pub(super) fn tell<'g>(
+pub(crate) fn tell<'g>(
     gate: Synced<'g>,
     wishes: &Wishes<'_>,
     ended: &Ended<'_>,
@@ -71,13 +61,13 @@ pub(super) fn tell<'g>(
 
 impl<'a> Candidates<'a> {
     /// Those that have their reservation already need no rule; their grants were lost on the way.
-    pub(super) fn resume(self, basis: &Basis<'a, '_>) -> Resumed<'a> {
+    pub(crate) fn resume(self, facts: &Facts<'a, '_>) -> Resumed<'a> {
         let Self { mut draft, removable, mut operable, mut verdicts } = self;
-        for (uid, key) in &basis.ended.regrant {
+        for (uid, key) in &facts.ended.regrant {
             let Some(pod) = operable.remove(uid) else { continue };
-            let Decided { changes, outcome } = basis.resume(&pod, key, &draft);
+            let Decided { changes, outcome } = facts.resume(&pod, key, &draft);
             draft = draft.with(changes);
-            verdicts.push(basis.verdict(pod.pod, outcome, None));
+            verdicts.push(facts.verdict(pod.pod, outcome, None));
         }
         Resumed(Self { draft, removable, operable, verdicts })
     }
@@ -85,30 +75,30 @@ impl<'a> Candidates<'a> {
 
 impl<'a> Resumed<'a> {
     /// Asks the gate about all candidates together.
-    pub(super) fn judge(self, basis: &Basis<'a, '_>) -> Judged<'a> {
+    pub(crate) fn judge(self, facts: &Facts<'a, '_>) -> Judged<'a> {
         let Candidates { draft, removable, mut operable, mut verdicts } = self.0;
         // One that can't leave its load balancer now takes nothing of a budget from those that can be operated.
         let mut in_turn = InTurn::default();
-        let stuck = operable.iter().filter_map(|(uid, pod)| Some((*uid, basis.stays_in_pools(pod, &draft)?)));
+        let stuck = operable.iter().filter_map(|(uid, pod)| Some((*uid, facts.stays_in_pools(pod, &draft)?)));
         for (uid, waiting) in stuck.collect::<Vec<_>>() {
             let Some(pod) = operable.remove(uid) else { continue };
-            in_turn.wait(basis.workload_of_operation(&pod), pod.rank, pod.pod);
-            verdicts.push(basis.verdict(pod.pod, Err(waiting), None));
+            in_turn.wait(facts.workload_of_operation(&pod), pod.rank, pod.pod);
+            verdicts.push(facts.verdict(pod.pod, Err(waiting), None));
         }
         let candidate = |each: &Operable<'a>| Candidate {
-            again: basis.ended.retry_first.contains(each.pod.id.uid.as_str()),
+            again: facts.ended.retry_first.contains(each.pod.id.uid.as_str()),
             rank: each.rank,
             // Where a grant is removed anyway, the next one costs no write more.
             preferred: draft.is_touched(each.node),
-            absence: basis.absence(each.pod, Some(&each.intent.operation.op)),
+            absence: facts.absence(each.pod, Some(&each.intent.operation.op)),
             ..Candidate::of(each.pod, each.intent.id())
         };
-        let candidates = operable.values().map(candidate).chain(removable.iter().map(|each| each.candidate(basis)));
+        let candidates = operable.values().map(candidate).chain(removable.iter().map(|each| each.candidate(facts)));
         let candidates: Vec<Candidate> = candidates.collect();
         let answers = if candidates.is_empty() {
             Vec::new()
         } else {
-            basis.gate.decide(&candidates, &basis.snapshot.approvals, draft.now)
+            facts.gate.decide(&candidates, &facts.snapshot.approvals, draft.now)
         };
         let mut removable: BTreeMap<&str, Removable<'_>> =
             removable.into_iter().map(|each| (each.pod.id.uid.as_str(), each)).collect();
@@ -126,12 +116,12 @@ impl<'a> Resumed<'a> {
 
 impl<'a> Judged<'a> {
     /// Reserves and grants, each on what the ones before have left.
-    pub(super) fn grant(self, basis: &Basis<'a, '_>) -> Granted<'a> {
+    pub(crate) fn grant(self, facts: &Facts<'a, '_>) -> Granted<'a> {
         let Self { mut draft, removals, mut answers, mut verdicts, mut in_turn } = self;
         for (pod, answer) in removals {
-            let Decided { changes, outcome } = basis.remove(&pod, &answer, &draft);
+            let Decided { changes, outcome } = facts.remove(&pod, &answer, &draft);
             draft = draft.with(changes);
-            verdicts.push(basis.verdict(pod.pod, outcome, Some(answer)));
+            verdicts.push(facts.verdict(pod.pod, outcome, Some(answer)));
         }
         // An operator's pod leaves whoever else serves, so others are chosen Leave or Hold with that in mind. Companions that are to
         // leave come last: one stays while another pod of its workload goes.
@@ -141,28 +131,28 @@ impl<'a> Judged<'a> {
             _ => 1,
         });
         for (pod, answer) in answers {
-            let answer = basis.unless_labels_only(&pod, answer, &draft);
-            let goes = answer.allowed || basis.assumes_room(&pod, &answer, &draft);
+            let answer = facts.unless_labels_only(&pod, answer, &draft);
+            let goes = answer.allowed || facts.assumes_room(&pod, &answer, &draft);
             let Decided { changes, outcome } = if !goes {
-                Decided::waits(basis.waits_for_rules(&pod, &answer))
-            } else if let Some(waiting) = basis.not_its_turn(&in_turn, &pod) {
+                Decided::waits(facts.waits_for_rules(&pod, &answer))
+            } else if let Some(waiting) = facts.not_its_turn(&in_turn, &pod) {
                 Decided::waits(waiting)
             } else {
-                basis.grant(&pod, &answer, &draft)
+                facts.grant(&pod, &answer, &draft)
             };
             if answer.allowed && outcome.is_err() && changes.is_empty() {
-                in_turn.wait(basis.workload_of_operation(&pod), pod.rank, pod.pod);
+                in_turn.wait(facts.workload_of_operation(&pod), pod.rank, pod.pod);
             }
             draft = draft.with(changes);
-            let beside_companion = basis.helps_beside(&pod, &answer, &outcome);
-            verdicts.push(PodVerdict { beside_companion, ..basis.verdict(pod.pod, outcome, Some(answer)) });
+            let beside_companion = facts.helps_beside(&pod, &answer, &outcome);
+            verdicts.push(PodVerdict { beside_companion, ..facts.verdict(pod.pod, outcome, Some(answer)) });
         }
         verdicts.sort_by(|a, b| a.pod.cmp(&b.pod));
         Granted { draft, verdicts }
     }
 }
 
-impl<'a> Basis<'a, '_> {
+impl<'a> Facts<'a, '_> {
     /// Grants an operation that has its reservation already.
     fn resume(&self, operable: &Operable<'a>, key: &OperationKey, draft: &Draft<'a>) -> Decided<'a> {
         let pod = &operable.pod.id;

@@ -6,18 +6,18 @@ use hitless_api::pod::PodView;
 use hitless_api::{GrantOp, ObjectRef};
 use hitless_workloads::Obstacle;
 
-use super::candidates::Basis;
-use super::draft::Draft;
-use super::endings::Failure;
-use super::start_up;
-use super::wait_reason::{self, Behind, WaitReason};
-use super::wishes::Wish;
 use crate::companion;
+use crate::round::draft::Draft;
+use crate::round::facts::Facts;
+use crate::round::facts::endings::Failure;
+use crate::round::facts::wishes::Wish;
+use crate::round::features::start_up;
+use crate::round::wait_reason::{self, Behind, WaitReason};
 use crate::snapshot::Snapshot;
 
-impl Basis<'_, '_> {
+impl Facts<'_, '_> {
     /// What is in the way of the wish but its own policies, the rules and Services. The first is what is said of the pod.
-    pub(super) fn in_the_way<'s>(
+    pub(crate) fn in_the_way<'s>(
         &'s self,
         wish: &'s Wish<'_>,
         draft: &'s Draft<'_>,

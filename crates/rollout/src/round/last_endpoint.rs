@@ -5,15 +5,15 @@ use hitless_api::pod::PodView;
 use hitless_api::{Cancel, Grant, GrantMode, Phase};
 use jiff::Timestamp;
 
-use super::change::Change;
-use super::endings::{Ended, is_given_up};
-use super::micro;
-use super::wishes::Wishes;
 use crate::mode::{Mode, Serving, StandIn, Traffic};
+use crate::round::change::Change;
+use crate::round::facts::endings::{Ended, is_given_up};
+use crate::round::facts::wishes::Wishes;
+use crate::round::micro;
 use crate::snapshot::Snapshot;
 
 /// Grants that end before anything is replaced, so that their pods serve again at once. Granted anew, such a pod is held.
-pub(super) fn cancels<'a>(
+pub(crate) fn cancels<'a>(
     wishes: &Wishes<'a>,
     ended: &Ended<'a>,
     traffic: &Traffic<'a>,

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use hitless_gate::{Lasting, RuleVerdict};
 use hitless_workloads::Obstacle;
 
-use super::PodVerdict;
-use super::companions::wants_all;
-use super::wait_reason::{NotFetched, WaitReason};
+use crate::round::PodVerdict;
+use crate::round::companions::wants_all;
+use crate::round::wait_reason::{NotFetched, WaitReason};
 use crate::snapshot::Unread;
 
 /// So many pods may wait for each other's turn one after the other.
@@ -107,10 +107,10 @@ impl PodVerdict {
 }
 
 /// What every pod waits for in the end: where one waits for the turn of another one, what that one waits for speaks for both.
-pub(super) struct Roots<'v>(HashMap<(&'v str, &'v str), &'v PodVerdict>);
+pub(crate) struct Roots<'v>(HashMap<(&'v str, &'v str), &'v PodVerdict>);
 
 impl<'v> Roots<'v> {
-    pub(super) fn of(verdicts: impl IntoIterator<Item = &'v PodVerdict>) -> Self {
+    pub(crate) fn of(verdicts: impl IntoIterator<Item = &'v PodVerdict>) -> Self {
         let key = |verdict: &'v PodVerdict| {
             Some(((verdict.owner.as_ref()?.uid.as_str(), verdict.pod.name.as_str()), verdict))
         };
@@ -118,7 +118,7 @@ impl<'v> Roots<'v> {
     }
 
     /// The verdict that speaks for this one.
-    pub(super) fn root(&self, verdict: &'v PodVerdict) -> &'v PodVerdict {
+    pub(crate) fn root(&self, verdict: &'v PodVerdict) -> &'v PodVerdict {
         let next = |verdict: &&'v PodVerdict| match &verdict.waiting {
             Some(WaitReason::Obstacle(Obstacle::NotItsTurn { first, .. })) => {
                 self.0.get(&(verdict.owner.as_ref()?.uid.as_str(), first.as_str())).copied()

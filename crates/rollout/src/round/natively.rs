@@ -3,26 +3,27 @@
 
 use hitless_workloads::{CompanionWish, OptIn, registry};
 
-use super::candidates::{Basis, Operable};
-use super::change::Change;
-use super::companions;
-use super::draft::Draft;
-use super::grants::Decided;
-use super::wait_reason::WaitReason;
 use crate::mode::{Mode, StandIn};
+use crate::round::change::Change;
+use crate::round::decided::Decided;
+use crate::round::draft::Draft;
+use crate::round::facts::Facts;
+use crate::round::facts::companions::is_moving;
+use crate::round::operable::Operable;
+use crate::round::wait_reason::WaitReason;
 
-impl<'a> Basis<'a, '_> {
+impl<'a> Facts<'a, '_> {
     /// Whether that is so for a pod of whom nobody has asked the rules yet. Its new pod fetches its images itself.
-    pub(super) fn goes_natively(&self, operable: &Operable<'a>, draft: &Draft<'a>) -> bool {
+    pub(crate) fn goes_natively(&self, operable: &Operable<'a>, draft: &Draft<'a>) -> bool {
         let begin = self.begin(operable, draft);
         begin.is_ok_and(|begin| self.natively(operable, &begin.mode, draft).is_some())
     }
 
     /// What is done instead of operating the pod in this mode, where its clients would be refused and the native controller would first
     /// make another pod.
-    pub(super) fn natively(&self, operable: &Operable<'a>, mode: &Mode, draft: &Draft<'a>) -> Option<Decided<'a>> {
+    pub(crate) fn natively(&self, operable: &Operable<'a>, mode: &Mode, draft: &Draft<'a>) -> Option<Decided<'a>> {
         let plan = &self.wishes.plans[self.workload_of_operation(operable)?];
-        let is_brought = companions::is_moving(plan) && plan.behind.contains(&operable.pod.id.uid);
+        let is_brought = is_moving(plan) && plan.behind.contains(&operable.pod.id.uid);
         // What its owner has paused is let go by nobody else.
         if !is_brought || plan.permanent {
             return None;

@@ -26,7 +26,7 @@ pub enum PoolWait {
 
 impl PoolWait {
     /// The reason in CamelCase.
-    pub(super) const fn reason(&self) -> &'static str {
+    pub(crate) const fn reason(&self) -> &'static str {
         match self {
             Self::Unreadable(_) => "TrafficUnreadable",
             Self::Last => "TrafficLast",
@@ -37,7 +37,7 @@ impl PoolWait {
         }
     }
 
-    pub(super) fn text(&self, name: &str) -> String {
+    pub(crate) fn text(&self, name: &str) -> String {
         match self {
             Self::Unreadable(why) => format!("pool {name} can't be relied on: {why}"),
             Self::Last => format!("pool {name} has no other server that serves"),
@@ -54,7 +54,7 @@ impl PoolWait {
         }
     }
 
-    pub(super) const fn unblock(&self) -> Option<&'static str> {
+    pub(crate) const fn unblock(&self) -> Option<&'static str> {
         match self {
             Self::Unreadable(_) => {
                 Some("what is registered stays, and it goes on by itself when the load balancer answers")
@@ -69,7 +69,7 @@ impl PoolWait {
         }
     }
 
-    pub(super) const fn is_brief(&self) -> bool {
+    pub(crate) const fn is_brief(&self) -> bool {
         match self {
             Self::Other { state, .. } => match state {
                 BackendState::Changing

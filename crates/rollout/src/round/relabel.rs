@@ -4,12 +4,13 @@
 use hitless_api::GrantOp;
 use hitless_gate::{Denies, Verdict};
 
-use super::candidates::{Basis, Operable};
-use super::draft::Draft;
+use crate::round::draft::Draft;
+use crate::round::facts::Facts;
+use crate::round::operable::Operable;
 
-impl<'a> Basis<'a, '_> {
+impl<'a> Facts<'a, '_> {
     /// The answer to a pod that is about to go.
-    pub(super) fn unless_labels_only(&self, operable: &Operable<'a>, answer: Verdict, draft: &Draft<'a>) -> Verdict {
+    pub(crate) fn unless_labels_only(&self, operable: &Operable<'a>, answer: Verdict, draft: &Draft<'a>) -> Verdict {
         let is_relabel = operable.intent.operation.op == GrantOp::Relabel;
         if answer.allowed
             || !is_relabel

@@ -6,31 +6,31 @@ use hitless_api::{ObjectRef, Reservation};
 use hitless_gate::{Candidate, Verdict};
 use hitless_workloads::{PodIntent, Removal};
 
-use super::candidates::Basis;
-use super::draft::Draft;
-use super::grants::Decided;
-use super::reserve::reservation_of;
-use super::wait_reason::WaitReason;
-use super::wishes::Wish;
+use crate::round::decided::Decided;
+use crate::round::draft::Draft;
+use crate::round::facts::Facts;
+use crate::round::facts::wishes::Wish;
+use crate::round::reserve::reservation_of;
+use crate::round::wait_reason::WaitReason;
 
 /// A pod that nothing but the rules can keep from being deleted.
-pub(super) struct Removable<'a> {
-    pub(super) pod: &'a PodView,
+pub(crate) struct Removable<'a> {
+    pub(crate) pod: &'a PodView,
     intent: PodIntent,
     owner: Option<&'a ObjectRef>,
     removal: Removal,
 }
 
 impl<'a> Removable<'a> {
-    pub(super) fn candidate(&self, basis: &Basis<'a, '_>) -> Candidate {
-        let absence = basis.absence(self.pod, Some(&self.intent.operation.op));
+    pub(crate) fn candidate(&self, facts: &Facts<'a, '_>) -> Candidate {
+        let absence = facts.absence(self.pod, Some(&self.intent.operation.op));
         Candidate { absence, ..Candidate::of(self.pod, self.intent.id()) }
     }
 }
 
-impl<'a> Basis<'a, '_> {
+impl<'a> Facts<'a, '_> {
     /// The pod of the wish, if nothing but the rules is in the way.
-    pub(super) fn removable(
+    pub(crate) fn removable(
         &self,
         wish: &Wish<'a>,
         removal: Removal,
@@ -52,7 +52,7 @@ impl<'a> Basis<'a, '_> {
     }
 
     /// Reserves the removal, if the rules allow it and there is room. Once that is written the pod is deleted.
-    pub(super) fn remove(&self, removable: &Removable<'a>, answer: &Verdict, draft: &Draft<'a>) -> Decided<'a> {
+    pub(crate) fn remove(&self, removable: &Removable<'a>, answer: &Verdict, draft: &Draft<'a>) -> Decided<'a> {
         let Removable { pod, intent, owner, removal } = removable;
         if !answer.allowed {
             return Decided::waits(WaitReason::Rules);

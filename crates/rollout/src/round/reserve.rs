@@ -5,16 +5,16 @@ use hitless_gate::LedgerError;
 use hitless_workloads::PodIntent;
 use jiff::{SignedDuration, Timestamp};
 
-use super::candidates::Basis;
-use super::change::Change;
-use super::draft::Draft;
-use super::micro;
-use super::wait_reason::WaitReason;
+use crate::round::change::Change;
+use crate::round::draft::Draft;
+use crate::round::facts::Facts;
+use crate::round::micro;
+use crate::round::wait_reason::WaitReason;
 use crate::snapshot::OperationKey;
 
-impl<'a> Basis<'a, '_> {
+impl<'a> Facts<'a, '_> {
     /// Since when the pod is reserved, and the changes that reserve it, in the place of its last operation if it still has that one's.
-    pub(super) fn reserve(
+    pub(crate) fn reserve(
         &self,
         pod: &'a PodRef,
         reservation: impl FnOnce(Timestamp) -> Reservation,
@@ -40,7 +40,7 @@ impl<'a> Basis<'a, '_> {
 }
 
 /// The place that an operation takes; what the rules have said of it is added.
-pub(super) fn reservation_of(
+pub(crate) fn reservation_of(
     pod: &PodRef,
     node: &str,
     owner: Option<&ObjectRef>,

@@ -1,20 +1,21 @@
 //! Why a pod that wishes something has to wait, as data; nobody is left waiting without a reason.
 
+pub(crate) mod companion;
 mod in_the_way;
 mod texts;
 
-use crate::mode::NotOperable;
 use hitless_api::large::TooLarge;
 use hitless_api::{GroupKind, InvalidDrain, ObjectRef, PodRef};
 use hitless_workloads::{Cause, Obstacle, Pause};
 use jiff::Timestamp;
 
-use super::companions::Companion;
-use super::pool_wait::PoolWait;
 use crate::foreign_manager::PresentManager;
+use crate::mode::NotOperable;
+use crate::round::pool_wait::PoolWait;
+use crate::round::wait_reason::companion::Companion;
 use crate::snapshot::Unread;
 
-pub(super) use in_the_way::{in_the_way, of_pod};
+pub(crate) use in_the_way::{in_the_way, of_pod};
 pub use in_the_way::{no_agent, unfit};
 
 /// What a pod waits for.
@@ -235,11 +236,11 @@ impl WaitReason {
     pub const PAUSED: &'static str = "Paused";
 
     /// What helps a pod that can't be brought back to the version at which the partition keeps it.
-    pub(super) const WAY_BACK: &str =
+    pub(crate) const WAY_BACK: &str =
         "delete the pod to try again, or lower the partition so that it keeps the new version";
 
     /// A pod on this node can't be operated in any way.
-    pub(super) fn not_operable(why: NotOperable, node: &str) -> Self {
+    pub(crate) fn not_operable(why: NotOperable, node: &str) -> Self {
         match why {
             NotOperable::Drain(invalid) => Self::Drain(invalid),
             NotOperable::HooksUnsupported(feature) => Self::HooksUnsupported { node: node.to_owned(), feature },
@@ -248,7 +249,7 @@ impl WaitReason {
     }
 
     /// Whether what is waited for is done by the controller, as soon as the operation is wished.
-    pub(super) const fn is_own_step(&self) -> bool {
+    pub(crate) const fn is_own_step(&self) -> bool {
         matches!(self, Self::ServicePublishing(_) | Self::Companion { .. })
     }
 

@@ -3,7 +3,7 @@
 use hitless_gate::verdict::{IMPLICIT, WORKLOAD};
 use hitless_gate::{Denies, RuleVerdict};
 
-use super::companions::wants_all;
+use crate::round::companions::wants_all;
 
 /// What to do about a rule that is in the way: the smallest change that would unblock. `beside_companion`: as in
 /// [`super::PodVerdict`].

@@ -52,7 +52,7 @@ fn reservation(grant: &Grant) -> Reservation {
     .unwrap()
 }
 
-fn ledger(namespace: &str, grants: &[&Grant]) -> (String, Arc<LedgerView>) {
+pub(crate) fn ledger(namespace: &str, grants: &[&Grant]) -> (String, Arc<LedgerView>) {
     let reservations = grants.iter().map(|grant| (grant.pod.uid.clone(), reservation(grant))).collect();
     let mut spec = TransitionLedgerSpec { reservations, ..TransitionLedgerSpec::default() };
     (spec.leader.epoch, spec.leader.holder) = (1, "a".to_owned());

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::blips::{Is, V1, rollout};
 use crate::dependency::{first, others};
+use crate::left_out::ledger;
 use crate::pause;
 use crate::scene::{self, LONG_AGO, decide, grants, now, transition, view};
 use crate::stateful_set::granted;
@@ -193,6 +194,40 @@ fn a_version_that_crashes_beside_what_only_a_new_pod_renews_is_tried_in_a_new_po
     assert!(says(&round, "hitless.dev~1halted") && !says(&round, "hitless.dev~1way"), "{:?}", round.steps);
     let (_, round) = ended(&deployment(3, true, &json!({})), "RolledBack", "HookFailed");
     assert!(says(&round, "hitless.dev~1halted") && !says(&round, "hitless.dev~1way"), "{:?}", round.steps);
+}
+
+/// The owner has gone back while a pod was being undone, and it does not start with the version that it has again either.
+#[test]
+fn a_pod_that_does_not_start_again_ends_with_new_pods_also_where_its_owner_has_gone_back_meanwhile() {
+    let back = |annotations: &Value| {
+        let snapshot = deployment(3, true, annotations);
+        let mut grant = grants(&decide(&snapshot)).unwrap().remove(0);
+        grant.annotations.get_mut("hitless.dev/revision").unwrap().to = Some("another".to_owned());
+        let result = json!({"outcome": "Failed", "reason": "RollbackNotReady"});
+        let report = json!([{"id": grant.id, "granted": grant.granted, "phase": "Returning", "since": grant.granted, "result": result}]);
+        let target = grants(&decide(&snapshot)).unwrap().remove(0).annotations["hitless.dev/revision"].to.clone();
+        let pods = snapshot.pods.iter().map(|pod| {
+            let mut pod = hitless_api::pod::PodView::clone(pod);
+            pod.containers[0].image = "r.io/web:v2".to_owned();
+            pod.annotations.insert("hitless.dev/revision".to_owned(), target.clone().unwrap());
+            if pod.id.uid == grant.pod.uid {
+                let status = pod.containers[0].status.as_mut().unwrap();
+                (status.waiting, status.running_since) = (Some("CrashLoopBackOff".to_owned()), None);
+                pod.conditions.get_mut("Ready").unwrap().is_true = false;
+            }
+            Arc::new(pod)
+        });
+        let pods = pods.collect();
+        let mut after = snapshot.with_pods(pods);
+        after.evidence.insert(OperationKey::granted(&grant), Evidence::NotReady);
+        after.ledgers.extend([ledger("shop", &[&grant])]);
+        after.node_transitions.insert("n1".to_owned(), Arc::new(transition(vec![grant], &report)));
+        decide(&after)
+    };
+    let round = back(&json!({}));
+    assert!(says(&round, "hitless.dev~1way"), "{:?}", round.steps);
+    assert!(says(&round, "does not start again"), "{:?}", round.steps);
+    assert!(!says(&back(&json!({"hitless.dev/update": "in-place-only"})), "hitless.dev~1way"));
 }
 
 #[test]

@@ -21,6 +21,6 @@ pub(crate) const BUGS: &[Bug] = &[
     },
     Bug {
         what: "a pod whose helper pods are turned away waits for ever",
-        changes: &[("crates/rollout/src/round/images/unfetched.rs", "if !is_own {", "if MUTANT || !is_own {")],
+        changes: &[("crates/rollout/src/round/facts/images/unfetched.rs", "if !is_own {", "if MUTANT || !is_own {")],
     },
 ];

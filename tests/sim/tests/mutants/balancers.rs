@@ -23,11 +23,15 @@ pub(crate) const BUGS: &[Bug] = &[
         what: "a server that leaves is made ready again",
         changes: &[
             (
-                "crates/rollout/src/round/pools.rs",
+                "crates/rollout/src/round/features/pools.rs",
                 "} else if is_leaving(pod, key, address, draft) {",
                 "} else if !MUTANT && is_leaving(pod, key, address, draft) {",
             ),
-            ("crates/rollout/src/round/pools.rs", "} else if !serves(pod) {", "} else if !MUTANT && !serves(pod) {"),
+            (
+                "crates/rollout/src/round/features/pools.rs",
+                "} else if !serves(pod) {",
+                "} else if !MUTANT && !serves(pod) {",
+            ),
             (
                 "crates/rollout/src/round/pools.rs",
                 "has_left && is_out && matches!(backend.told, Some(Stand::Out | Stand::Gone))",

@@ -44,7 +44,7 @@ pub(crate) const BUGS: &[Bug] = &[
     Bug {
         what: "a companion pod that leaves is deleted before its clients are gone",
         changes: &[(
-            "crates/rollout/src/round/companions/writes.rs",
+            "crates/rollout/src/round/features/companions.rs",
             "is_some_and(|condition| !condition.is_true) && !is_operated;",
             "is_some_and(|condition| !condition.is_true) && (MUTANT || !is_operated);",
         )],

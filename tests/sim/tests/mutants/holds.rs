@@ -6,7 +6,7 @@ pub(crate) const BUGS: &[Bug] = &[
     Bug {
         what: "a Service that was opened for a Hold is never closed",
         changes: &[(
-            "crates/rollout/src/round/service_publishing.rs",
+            "crates/rollout/src/round/features/service_publishing.rs",
             "changes.push(Change::CloseService { service, ended });",
             "if !MUTANT { changes.push(Change::CloseService { service, ended }); }",
         )],
@@ -23,13 +23,13 @@ pub(crate) const BUGS: &[Bug] = &[
         what: "a Service is closed although its pod is held",
         changes: &[
             (
-                "crates/rollout/src/round/service_publishing.rs",
+                "crates/rollout/src/round/features/service_publishing.rs",
                 "changes.push(Change::Hold { operation: grant.id.clone(), services });",
                 "if !MUTANT { changes.push(Change::Hold { operation: grant.id.clone(), services }); }",
             ),
             // What keeps it open where the grant is not seen.
             (
-                "crates/rollout/src/round/service_publishing.rs",
+                "crates/rollout/src/round/features/service_publishing.rs",
                 "|| may_be_live(service, id, wishes, snapshot)",
                 "|| !MUTANT && may_be_live(service, id, wishes, snapshot)",
             ),

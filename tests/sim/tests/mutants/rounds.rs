@@ -31,12 +31,12 @@ pub(crate) const BUGS: &[Bug] = &[
         what: "a pod goes for an image that is not on its node",
         changes: &[
             (
-                "crates/rollout/src/round/images.rs",
+                "crates/rollout/src/round/facts/images.rs",
                 "Known::There | Known::Old => None,",
                 "Known::There | Known::Old => None,\n            Known::Pulling | Known::Unknown if MUTANT => None,",
             ),
             (
-                "crates/rollout/src/round/images.rs",
+                "crates/rollout/src/round/facts/images.rs",
                 "let (pull, _) = self.first_missing(pod, intent)?;",
                 "let (pull, _) = self.first_missing(pod, intent).filter(|_| !MUTANT)?;",
             ),
@@ -45,7 +45,7 @@ pub(crate) const BUGS: &[Bug] = &[
     Bug {
         what: "a registry that is asked at every start is not asked again before a pod goes",
         changes: &[(
-            "crates/rollout/src/round/images.rs",
+            "crates/rollout/src/round/facts/images.rs",
             "if is_fresh { Known::There } else { Known::Old }",
             "if is_fresh || MUTANT { Known::There } else { Known::Old }",
         )],
@@ -69,7 +69,7 @@ pub(crate) const BUGS: &[Bug] = &[
     Bug {
         what: "a place is given back on the agent's word alone",
         changes: &[(
-            "crates/rollout/src/round/endings.rs",
+            "crates/rollout/src/round/facts/endings.rs",
             "let proven = match evidence {",
             "let proven = MUTANT && !was_ready || match evidence {",
         )],
@@ -77,7 +77,7 @@ pub(crate) const BUGS: &[Bug] = &[
     Bug {
         what: "an old cache is taken for evidence",
         changes: &[(
-            "crates/rollout/src/round/endings.rs",
+            "crates/rollout/src/round/facts/endings.rs",
             "let evidence = snapshot.evidence.get(&OperationKey::granted(grant));\n",
             "let evidence = snapshot.evidence.get(&OperationKey::granted(grant));\n    \
              let cached = pod.filter(|pod| MUTANT && pod.ready()).map(|_| &Evidence::Ready);\n    \
@@ -173,7 +173,7 @@ pub(crate) const BUGS: &[Bug] = &[
     Bug {
         what: "a place without a grant is freed without a fence",
         changes: &[(
-            "crates/rollout/src/round/endings/orphans.rs",
+            "crates/rollout/src/round/facts/endings/orphans.rs",
             "if !is_fenced || snapshot.own_writes.unanswered_nodes.contains(node) {",
             "if !MUTANT && (!is_fenced || snapshot.own_writes.unanswered_nodes.contains(node)) {",
         )],

@@ -30,7 +30,7 @@ pub(crate) const BUGS: &[Bug] = &[
     Bug {
         what: "pods are made from a version that was judged bad",
         changes: &[(
-            "crates/rollout/src/round/halts.rs",
+            "crates/rollout/src/round/features/halts.rs",
             "if !is_rolling || !plan.writes.is_empty()",
             "if MUTANT || !is_rolling || !plan.writes.is_empty()",
         )],

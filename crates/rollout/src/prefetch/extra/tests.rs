@@ -18,6 +18,7 @@ fn pull() -> Pull {
         identity: PullIdentity::default(),
         resources: None,
         extra: Extra::default(),
+        is_other_repository: false,
     }
 }
 

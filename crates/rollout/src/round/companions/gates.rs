@@ -7,7 +7,7 @@ use crate::mode::is_of_load_balancer;
 
 /// Why a companion of the workload can never serve, as a clause for people. Whoever sets such a condition knows the pods of its own
 /// workloads: a companion's controller is the workload itself, and nobody else's. Load balancers' controllers set theirs on all pods.
-pub(super) fn never_ready(root: &Object) -> Option<String> {
+pub(crate) fn never_ready(root: &Object) -> Option<String> {
     let gates = root.template()?.content()["spec"]["readinessGates"].as_array()?;
     let mut names = gates.iter().filter_map(|gate| gate["conditionType"].as_str());
     let is_set =

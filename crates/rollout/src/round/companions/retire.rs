@@ -5,15 +5,15 @@ use std::collections::HashMap;
 use hitless_api::pod::PodView;
 use hitless_workloads::PodIntent;
 
-use super::is_of_target;
 use crate::mode::{Serving, StandIn, Traffic};
-use crate::round::endings::Ended;
-use crate::round::lost::Lost;
-use crate::round::wishes::{Wish, Wishes};
+use crate::round::facts::companions::is_of_target;
+use crate::round::facts::endings::Ended;
+use crate::round::facts::lost::Lost;
+use crate::round::facts::wishes::{Wish, Wishes};
 use crate::snapshot::Snapshot;
 
 /// What is wished for those companions: nothing but to leave.
-pub(in crate::round) fn retiring<'a>(
+pub(crate) fn retiring<'a>(
     wishes: &Wishes<'a>,
     ended: &Ended<'_>,
     traffic: &Traffic<'a>,

@@ -3,16 +3,17 @@
 use hitless_api::pod::PodView;
 use hitless_gate::{Denies, RuleVerdict, Verdict};
 
-use super::waiting;
 use crate::mode::Forecast;
-use crate::round::candidates::{Basis, Operable};
+use crate::round::companions::waiting;
 use crate::round::draft::Draft;
+use crate::round::facts::Facts;
+use crate::round::operable::Operable;
 use crate::round::wait_reason::WaitReason;
 
-impl Basis<'_, '_> {
+impl Facts<'_, '_> {
     /// What the pod waits for that the rules deny, if they would let it go with one pod more in service, and a companion may be
     /// that pod.
-    pub(in crate::round) fn makes_room(&self, operable: &Operable<'_>, answer: &Verdict) -> Option<WaitReason> {
+    pub(crate) fn makes_room(&self, operable: &Operable<'_>, answer: &Verdict) -> Option<WaitReason> {
         if !operable.pod.gated || !answer.rules.iter().all(lets_go_with_one_more) {
             return None;
         }
@@ -22,7 +23,7 @@ impl Basis<'_, '_> {
 
     /// Whether a companion may run beside the pod, and helps it: a rule wants all pods to stay, or nobody serves while the pod is
     /// operated.
-    pub(in crate::round) fn helps_beside(
+    pub(crate) fn helps_beside(
         &self,
         operable: &Operable<'_>,
         answer: &Verdict,
@@ -33,7 +34,7 @@ impl Basis<'_, '_> {
     }
 
     /// Where nobody can read companion pods: whether one is taken to serve already. One that is made stands in for one pod at a time.
-    pub(in crate::round) fn assumes_room(&self, operable: &Operable<'_>, answer: &Verdict, draft: &Draft<'_>) -> bool {
+    pub(crate) fn assumes_room(&self, operable: &Operable<'_>, answer: &Verdict, draft: &Draft<'_>) -> bool {
         let is_asked = self.snapshot.unknown.companions && operable.pod.gated;
         if !is_asked || !answer.rules.iter().all(lets_go_with_one_more) {
             return false;

@@ -4,14 +4,15 @@ use hitless_api::pod::PodView;
 use hitless_workloads::Plan;
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Companion, ROOM_WITHIN, SLOW_AFTER, deadline, is_known, is_skipped};
 use crate::companion::{self, Outcome, State, Tried};
-use crate::round::candidates::Basis;
-use crate::round::in_service_fallback::{AGENT_IS_AWAY, without_agent_for};
+use crate::round::facts::Facts;
+use crate::round::facts::agents::{AGENT_IS_AWAY, without_agent_for};
+use crate::round::facts::companions::{ROOM_WITHIN, SLOW_AFTER, deadline, is_known, is_skipped};
+use crate::round::wait_reason::companion::Companion;
 
-impl Basis<'_, '_> {
+impl Facts<'_, '_> {
     /// How far the companion is, which is to serve or only to try the version. `None`: the pod need not wait.
-    pub(super) fn stage(&self, plan: &Plan, serves: bool) -> Option<Companion> {
+    pub(crate) fn stage(&self, plan: &Plan, serves: bool) -> Option<Companion> {
         let companion = self.companions.of(plan);
         if is_skipped(plan) || (is_known(plan) && !serves) {
             // Nobody would use it, and a Service that is opened for a held pod would send it connections.
@@ -54,11 +55,11 @@ impl Basis<'_, '_> {
     }
 
     /// Its name is taken for as long as its node does not answer.
-    pub(super) fn is_lost_companion(&self, pod: &PodView) -> bool {
+    pub(crate) fn is_lost_companion(&self, pod: &PodView) -> bool {
         pod.terminating && self.lost.has(&pod.id.uid)
     }
 
-    pub(super) fn unready(&self, plan: &Plan, pod: &PodView, state: State) -> Companion {
+    pub(crate) fn unready(&self, plan: &Plan, pod: &PodView, state: State) -> Companion {
         let age =
             |since: Option<Timestamp>| since.map_or(SignedDuration::ZERO, |at| self.companions.now.duration_since(at));
         let is_late = age(pod.created) >= deadline(plan, pod);

@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use hitless_api::ledger::CLUSTER;
 use hitless_api::{NodeTransitionSpec, TransitionLedgerSpec};
 
-use super::NodeDraft;
+use crate::round::draft::NodeDraft;
 use crate::round::write::{LedgerWrite, NodeTransitionWrite, RoleBindingWrite, Step, Write};
 use crate::snapshot::Snapshot;
 
 /// Adds steps on which nothing else of the round rests. Writes to workloads' objects name those that they need.
-pub(super) fn others(steps: &mut Vec<Step>, writes: Vec<Step>) {
+pub(crate) fn others(steps: &mut Vec<Step>, writes: Vec<Step>) {
     let mut by_key: BTreeMap<String, usize> = BTreeMap::new();
     for mut step in writes {
         if let Write::Workload(write) = &step.write {
@@ -25,7 +25,7 @@ pub(super) fn others(steps: &mut Vec<Step>, writes: Vec<Step>) {
 }
 
 /// The writes of ledgers that are not as they should be; their indices by namespace.
-pub(super) fn ledgers<'a>(
+pub(crate) fn ledgers<'a>(
     steps: &mut Vec<Step>,
     snapshot: &Snapshot,
     ledgers: BTreeMap<&'a str, TransitionLedgerSpec>,
@@ -50,7 +50,7 @@ pub(super) fn ledgers<'a>(
 
 /// The RoleBindings that grants need and that are not there; their indices by namespace. One that somebody has deleted is made again
 /// also for operations that are under way.
-pub(super) fn bindings(
+pub(crate) fn bindings(
     steps: &mut Vec<Step>,
     snapshot: &Snapshot,
     nodes: &BTreeMap<&str, NodeDraft>,
@@ -76,7 +76,7 @@ pub(super) fn bindings(
 }
 
 /// The writes of NodeTransitions that are not as they should be.
-pub(super) fn nodes(
+pub(crate) fn nodes(
     steps: &mut Vec<Step>,
     snapshot: &Snapshot,
     nodes: BTreeMap<&str, NodeDraft>,

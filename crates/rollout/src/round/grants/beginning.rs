@@ -4,11 +4,12 @@ use hitless_api::pod::PodView;
 use hitless_api::{Grant, GrantMode, GrantOp, MountedConfig, PostCheck};
 use jiff::Timestamp;
 
-use super::Decided;
 use crate::mode::{Mode, NotOperable, ServiceConflict, ServiceReadiness, ServiceView, Serving, Start};
-use crate::round::candidates::{Basis, Operable};
 use crate::round::change::Change;
+use crate::round::decided::Decided;
 use crate::round::draft::Draft;
+use crate::round::facts::Facts;
+use crate::round::operable::Operable;
 use crate::round::wait_reason::WaitReason;
 use crate::round::{Forecast, finalizers, micro};
 
@@ -18,17 +19,17 @@ const NOT_NEEDED: &str = "NotNeeded: the pods of its workload serve without it";
 const FOREIGN: &str = "Foreign: others operate the pod (PodOpsLifecycle), and it returns when all have finished";
 
 /// How an operation begins.
-pub(in crate::round) struct Beginning<'a> {
-    pub(in crate::round) mode: Mode,
+pub(crate) struct Beginning<'a> {
+    pub(crate) mode: Mode,
     /// Services that it needs open.
     services: Vec<&'a ServiceView>,
     /// They are not open yet.
     opening: bool,
 }
 
-impl<'a> Basis<'a, '_> {
+impl<'a> Facts<'a, '_> {
     /// Adds the grant to the changes. If its Services are not open yet, they come first, and the pod waits with its reservation.
-    pub(super) fn granted(
+    pub(crate) fn granted(
         &self,
         operable: &Operable<'a>,
         begin: Beginning<'a>,
@@ -51,11 +52,7 @@ impl<'a> Basis<'a, '_> {
     }
 
     /// Leave or Hold, and whether Services have to be opened before.
-    pub(in crate::round) fn begin(
-        &self,
-        operable: &Operable<'a>,
-        draft: &Draft<'a>,
-    ) -> Result<Beginning<'a>, WaitReason> {
+    pub(crate) fn begin(&self, operable: &Operable<'a>, draft: &Draft<'a>) -> Result<Beginning<'a>, WaitReason> {
         let serving = |pod: &PodView| self.serving(pod, draft);
         let start = match operable.intent.operation.op {
             GrantOp::Drain => Ok(operable.settings.leave(NOT_NEEDED, operable.pod, &self.traffic, &serving)),
@@ -92,7 +89,7 @@ impl<'a> Basis<'a, '_> {
     }
 
     /// No other pod of its workload, nor a companion, serves: nobody stands in while its containers are started again and again.
-    pub(in crate::round) fn is_alone(&self, pod: &'a PodView, draft: &Draft<'_>) -> bool {
+    pub(crate) fn is_alone(&self, pod: &'a PodView, draft: &Draft<'_>) -> bool {
         let is_other = |other: &&PodView| other.id.uid != pod.id.uid;
         let serves = |other: &PodView| self.serving(other, draft) == Serving::Serves;
         if let Some(workload) = self.wishes.workload_of(pod) {
@@ -112,7 +109,7 @@ impl<'a> Basis<'a, '_> {
     }
 
     /// But for what the rules have said.
-    pub(super) fn grant_of(
+    pub(crate) fn grant_of(
         &self,
         operable: &Operable<'a>,
         mode: &Mode,

@@ -1,23 +1,20 @@
 //! Finds what is in the way of any operation of a pod: in the pod itself, its Node, or the agent there.
 
-use crate::mode::{AgentStatus, OperationSettings, PodContext, Policies, Traffic, WorkloadFacts};
 use hitless_api::names;
 use hitless_api::pod::PodView;
 
-use super::WaitReason;
+use crate::mode::{AgentStatus, OperationSettings, PodContext, Policies, Traffic, WorkloadFacts};
+use crate::round::wait_reason::WaitReason;
 use crate::snapshot::{AgentState, Snapshot, is_agent};
 
 /// What is in the way of any operation of the pod, whatever the rules say, the first reason first.
-pub(in crate::round) fn in_the_way<'s>(
-    pod: &'s PodView,
-    snapshot: &'s Snapshot,
-) -> impl Iterator<Item = WaitReason> + 's {
+pub(crate) fn in_the_way<'s>(pod: &'s PodView, snapshot: &'s Snapshot) -> impl Iterator<Item = WaitReason> + 's {
     let checks: [fn(&PodView, &Snapshot) -> Option<WaitReason>; 3] = [|pod, _| of_pod(pod), node_gone, no_agent];
     checks.into_iter().filter_map(|check| check(pod, snapshot))
 }
 
 /// What in the pod itself is in the way.
-pub(in crate::round) fn of_pod(pod: &PodView) -> Option<WaitReason> {
+pub(crate) fn of_pod(pod: &PodView) -> Option<WaitReason> {
     if pod.is_mirror() {
         Some(WaitReason::StaticPod)
     } else if let Some(large) = pod.too_large() {
@@ -118,7 +115,7 @@ mod tests {
         PodView::from(&serde_json::from_value::<Pod>(pod).unwrap())
     }
 
-    fn of(agents: &[Value]) -> Snapshot {
+    pub(crate) fn of(agents: &[Value]) -> Snapshot {
         Snapshot {
             pods: agents.iter().cloned().map(view).map(Arc::new).collect(),
             agents: BTreeMap::from([("n1".to_owned(), AgentState::MissingSince(Timestamp::UNIX_EPOCH))]),

@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
-use hitless_api::names::SYSTEM_NAMESPACE;
-use hitless_api::{Hook, InvalidDrain, NodeTransitionSpec, PodRef, TransitionResult, names};
+use hitless_api::names::{self, SYSTEM_NAMESPACE};
+use hitless_api::{Hook, InvalidDrain, NodeTransitionSpec, PodRef, TransitionResult};
 
-use super::{Behind, NotFetched, WaitReason};
-use crate::round::lost;
+use crate::round::facts::lost;
+use crate::round::wait_reason::{Behind, NotFetched, WaitReason};
 
 impl Behind {
     fn text(&self) -> String {

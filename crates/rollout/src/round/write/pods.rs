@@ -1,11 +1,12 @@
 //! What a round wants written of pods: who is in service without an agent, who fetches images, who serves as a companion.
 
-use crate::prefetch::{self, Pull, Resources};
 use hitless_api::names::IN_SERVICE;
 use hitless_api::{GroupKind, JsonPatch, ObjectRef, PodRef};
 use hitless_workloads::{Request, Write};
 use jiff::{Timestamp, Unit};
 use serde_json::{Value, json};
+
+use crate::prefetch::{self, Pull, Resources};
 
 /// Why the controller puts a pod in service, and no agent does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

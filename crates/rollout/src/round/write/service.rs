@@ -1,12 +1,12 @@
 //! Opens Services for Holds, and closes them after.
 
-use crate::mode::ServiceView;
 use hitless_api::names::annotations;
 use hitless_api::{Grant, JsonPatch, TransitionLedgerSpec};
 use jiff::Timestamp;
 use kube::core::params::Patch;
 use serde_json::Value;
 
+use crate::mode::ServiceView;
 use crate::snapshot::Version;
 
 /// Opens a Service for the time of a Hold, or makes it as its owner wants it (docs/contract.md#services-of-a-held-pod).

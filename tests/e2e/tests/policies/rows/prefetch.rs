@@ -27,6 +27,7 @@ fn pod() -> Value {
         identity: PullIdentity::default(),
         resources: None,
         extra: Extra::default(),
+        is_other_repository: false,
     };
     let group_kind = GroupKind::new("apps", "Deployment");
     let owner = ObjectRef { group_kind, namespace: NAMESPACE.to_owned(), name: "held".to_owned(), uid: "u".to_owned() };

@@ -1,0 +1,14 @@
+//! What the workloads' own plans write, and until when they wait.
+
+use crate::round::change::Change;
+use crate::round::features::{Effects, FeatureContext};
+
+/// Not where what has changed in ConfigMaps and Secrets is recorded first.
+pub(crate) fn follow<'a>(context: &FeatureContext<'_, 'a, '_>) -> Effects<'a> {
+    let (wishes, reloads) = (&context.facts.wishes, &context.facts.reloads);
+    let plans = wishes.plans.iter().enumerate().filter(|(index, _)| !reloads.comes_first(*index));
+    let writes = plans.flat_map(|(_, plan)| &plan.writes).cloned().map(Change::Workload);
+    // A pod that counts as available again may let another one go.
+    let settled = wishes.world.recently_ready.values().min().copied().filter(|_| !context.verdicts.is_empty());
+    Effects::of(writes).waking(wishes.plans.iter().filter_map(|plan| plan.wake_at)).waking(settled)
+}
