@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use hitless_kernel::{Activity, Connection, classify};
+use hitless_kernel::{Activity, ClosedReport, Connection, KernelError, classify};
 
 /// So long a server has to close.
 pub(super) const LASTS: Duration = Duration::from_secs(1);
@@ -20,6 +20,10 @@ const EACH: Duration = Duration::from_micros(120);
 const UNREAD: Duration = Duration::from_millis(300);
 /// What passed so soon after a connection was seen to be asked may have passed before.
 const SOON: Duration = Duration::from_millis(100);
+/// Of more than so many none is tried first: that would take a crowd's time.
+const MANY: usize = 1000;
+/// A request may have come on the first one meanwhile: then others are tried, and so many at one look.
+const TRIED: usize = 8;
 /// So many are followed at once. They go within a second, by themselves or not, and make room for others.
 const MOST: usize = 8192;
 
@@ -32,6 +36,10 @@ pub(super) struct Asked {
     seen: HashMap<u64, Instant>,
     /// So many were there at a time since there was nobody.
     most: usize,
+    /// Which of those that are quiet are tried next.
+    turn: usize,
+    /// All that were asked have ended by themselves, once.
+    heeds: bool,
     /// A server of the pod was seen not to close one on which nothing was under way.
     is_deaf: bool,
 }
@@ -45,12 +53,43 @@ impl Asked {
     /// After it: those that are gone are forgotten.
     pub(super) fn end(&mut self) {
         std::mem::swap(&mut self.known, &mut self.seen);
+        // What was asked is in `seen` now, and has gone.
+        self.heeds |= self.known.is_empty() && !self.seen.is_empty();
         self.most = if self.known.is_empty() { 0 } else { self.most.max(self.known.len()) };
     }
 
     /// There was nobody at the last look.
     pub(super) fn is_empty(&self) -> bool {
         self.known.is_empty()
+    }
+
+    /// Asks these to end with `ask`. One shows first whether its server closes; if it does not, its client alone has lost what it said
+    /// until that was certain.
+    ///
+    /// # Errors
+    /// Those of `ask`.
+    pub(super) fn ask(
+        &mut self,
+        all: &[Connection],
+        mut ask: impl FnMut(&[Connection]) -> Result<ClosedReport, KernelError>,
+    ) -> Result<ClosedReport, KernelError> {
+        if self.heeds || self.is_deaf || all.len() > MANY {
+            return ask(all);
+        }
+        let mut report = ClosedReport::default();
+        if !self.known.is_empty() {
+            return Ok(report);
+        }
+        let quiet: Vec<&Connection> = all.iter().filter(|each| classify(each) != Activity::Busy).collect();
+        // Not the same ones at each look.
+        self.turn = self.turn.wrapping_add(TRIED);
+        for one in quiet.iter().cycle().skip(self.turn % quiet.len().max(1)).take(TRIED.min(quiet.len())).copied() {
+            report = ask(std::slice::from_ref(one))?;
+            if report.closed > 0 {
+                break;
+            }
+        }
+        Ok(report)
     }
 
     /// Whether one that was asked, and has not ended, is to be reset. It has `lasts` at most.
@@ -151,6 +190,48 @@ mod tests {
             "a message without an answer"
         );
         assert!(is_overdue(1000, &connection(200, 300)), "what the server sends is no answer to what it does not hear");
+    }
+
+    /// How many of so many are asked next.
+    fn next(asked: &mut Asked, all: usize) -> usize {
+        let all: Vec<Connection> = (0..all).map(|_| connection(5000, 5010)).collect();
+        let ask = |some: &[Connection]| Ok(ClosedReport { closed: some.len(), ..ClosedReport::default() });
+        asked.ask(&all, ask).unwrap().closed
+    }
+
+    #[test]
+    fn on_whom_a_request_has_come_meanwhile_shows_nothing() {
+        let with = |cookie| Connection { cookie, ..connection(5000, 5010) };
+        let busy = Connection { rqueue: 1, ..connection(5000, 10) };
+        let mut tried = Vec::new();
+        let report = |all: &[Connection]| {
+            tried.extend(all.iter().map(|each| each.cookie));
+            Ok(ClosedReport { closed: usize::from(all[0].cookie == 9), ..ClosedReport::default() })
+        };
+        Asked::default().ask(&[busy, with(8), with(9), with(10)], report).unwrap();
+        assert_eq!((tried.last(), tried.contains(&7)), (Some(&9), false), "{tried:?}");
+    }
+
+    #[test]
+    fn one_shows_first_whether_its_server_closes() {
+        let start = Instant::now();
+        let look = |asked: &mut Asked, after, connections: &[&Connection]| {
+            asked.begin();
+            let at = start + Duration::from_millis(after);
+            connections.iter().for_each(|each| drop(asked.is_overdue(each, LASTS, at)));
+            asked.end();
+            next(asked, 7)
+        };
+        let one = connection(5000, 5010);
+        assert_eq!([7, 0, 2000].map(|all| next(&mut Asked::default(), all)), [1, 0, 2000]);
+        let mut asked = Asked::default();
+        assert_eq!([look(&mut asked, 0, &[&one]), look(&mut asked, 5, &[])], [0, 7], "it has closed");
+        let mut asked = Asked::default();
+        assert_eq!(
+            [look(&mut asked, 0, &[&one]), look(&mut asked, 21, &[&one])],
+            [0, 7],
+            "it is reset, as the others will be"
+        );
     }
 
     #[test]

@@ -92,7 +92,12 @@ impl InFlight {
         if !self.seen.http1.is_empty() && self.closed_at.is_none_or(|at| now.duration_since(at) >= CLOSE_EVERY) {
             self.closed_at = Some(now);
             let http1 = std::mem::take(&mut self.seen.http1);
-            let report = close_unused(netns, &http1, ambiguous_unused(self.longest_busy))?;
+            let unused = ambiguous_unused(self.longest_busy);
+            let report = self.asked.ask(&http1, |some| close_unused(netns, some, unused))?;
+            if report.closed > 0 && report.closed < http1.len() {
+                // What the first one shows is not waited for any longer than it takes.
+                self.closed_at = None;
+            }
             self.closed = self.closed.saturating_add(u32::try_from(report.closed).unwrap_or(u32::MAX));
             if report.closed > 0 {
                 self.watch.hurry();

@@ -294,7 +294,7 @@ impl Observed {
         {
             self.closed_at = Some(now);
             // Which of them are idle is asked again right before.
-            let report = self.close(netns, &ends.http1, now)?;
+            let report = self.ask(netns, &ends.http1, now)?;
             self.skipped = if ends.is_last_batch { 0 } else { self.skipped + report.busy + report.unowned };
             drop(ends);
             self.list_after(report.closed > 0, proc_root, netns, node, now)?;

@@ -164,12 +164,8 @@ pub(crate) fn upgraded(lab: &Lab) {
     clients.iter().for_each(upgrade);
     let looker = Looker::new(lab);
     looker.set_target(Looking::Draining, drain());
-    looker.counted("they are asked to end", |count| count.quiet && count.closed == 2);
-    let asked = Instant::now();
-    ask(&clients[0], "fast");
-    let count = looker.counted("they are reset", |count| count.drained());
+    let count = looker.counted("they are reset", |count| count.quiet && count.drained());
     assert_eq!((count.closed, count.destroyed), (0, 2), "{count:?}");
-    assert!(asked.elapsed() >= Duration::from_millis(900), "they had their time: {:?}", asked.elapsed());
     for mut client in &clients {
         // An answer that was sent before may still be there to be read.
         let end = client.read_to_end(&mut Vec::new()).unwrap_err();
@@ -179,7 +175,7 @@ pub(crate) fn upgraded(lab: &Lab) {
     // The pod is to serve on: nobody is left there who will never be answered.
     let mut client = connect(lab);
     upgrade(&client);
-    looker.counted("it is asked to end", |count| count.closed == 1);
+    looker.counted("it is asked to end", |count| count.closed + count.destroyed > 2);
     looker.observer.set_targets(BTreeMap::new());
     client.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
     assert_eq!(client.read(&mut [0]).unwrap_err().kind(), io::ErrorKind::ConnectionReset);

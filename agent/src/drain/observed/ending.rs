@@ -22,7 +22,20 @@ impl Observed {
         }
     }
 
-    pub(super) fn close(
+    /// Asks those to end that are between two requests.
+    pub(super) fn ask(
+        &mut self,
+        netns: &PodNetns,
+        connections: &[Connection],
+        now: Instant,
+    ) -> Result<ClosedReport, KernelError> {
+        let mut asked = std::mem::take(&mut self.answers.asked);
+        let report = asked.ask(connections, |some| self.close(netns, some, now));
+        self.answers.asked = asked;
+        report
+    }
+
+    fn close(
         &mut self,
         netns: &PodNetns,
         connections: &[Connection],
