@@ -218,7 +218,9 @@ mod tests {
         let look = |asked: &mut Asked, after, connections: &[&Connection]| {
             asked.begin();
             let at = start + Duration::from_millis(after);
-            connections.iter().for_each(|each| drop(asked.is_overdue(each, LASTS, at)));
+            for each in connections {
+                asked.is_overdue(each, LASTS, at);
+            }
             asked.end();
             next(asked, 7)
         };

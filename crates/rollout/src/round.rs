@@ -25,6 +25,7 @@ mod lasting;
 mod natively;
 mod note;
 mod operable;
+mod pod_verdict;
 mod pool_wait;
 mod pools;
 mod relabel;
@@ -38,11 +39,10 @@ mod write;
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
-use crate::mode::{Forecast, Policies, Traffic};
+use crate::mode::{Policies, Traffic};
 use crate::pools::{PoolWish, Pools};
+use hitless_api::Propagation;
 use hitless_api::event::EventNote;
-use hitless_api::{MicroTime, ObjectRef, PodRef, Propagation};
-use hitless_gate::Verdict;
 use jiff::{Timestamp, Unit};
 
 pub(crate) use companions::is_made;
@@ -54,6 +54,7 @@ pub(crate) use facts::wishes::operations;
 pub use facts::wishes::under_way;
 pub use features::service_publishing::READY_FOR;
 pub use hitless_gate::Lasting;
+pub use pod_verdict::PodVerdict;
 pub use pool_wait::PoolWait;
 pub use wait_reason::companion::Companion;
 pub use wait_reason::{Behind, NotFetched, WaitReason, no_agent, unfit};
@@ -75,37 +76,6 @@ use crate::snapshot::Snapshot;
 
 /// Annotation on a NodeTransition that names the reservations for which there is, and by this write will be, no grant in it.
 pub const FENCE: &str = "hitless.dev/fence";
-
-/// Why a pod that wishes something is not being operated.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PodVerdict {
-    /// The pod.
-    pub pod: PodRef,
-    /// Its top workload.
-    pub owner: Option<ObjectRef>,
-    /// What it waits for; `None`: it is granted.
-    pub waiting: Option<WaitReason>,
-    /// What the rules said, if they were asked.
-    pub gate: Option<Verdict>,
-    /// Leave or Hold, if it is granted.
-    pub expected: Option<Forecast>,
-    /// The rules let none of all pods go, or no other pod serves while it is operated; and a companion pod may run beside it.
-    pub beside_companion: bool,
-}
-
-impl PodVerdict {
-    /// What it waits for and what to do, for people; `None`: it is granted.
-    #[must_use]
-    pub fn text(&self) -> Option<String> {
-        match (&self.waiting, &self.gate) {
-            (Some(WaitReason::Rules), Some(gate)) => {
-                let said = gate.denied().map(|rule| format!("{}: {}", rule.rule, words(rule, self.beside_companion)));
-                Some(said.collect::<Vec<_>>().join("; "))
-            }
-            (waiting, _) => waiting.as_ref().map(WaitReason::text),
-        }
-    }
-}
 
 /// What a round decided.
 #[derive(Clone, Debug, Default)]
@@ -241,8 +211,4 @@ impl<'a, 'g> Pass<'a, 'g> {
         let round = Round { deposed: None, steps, reads, verdicts, asks: asked.asks, pools, stages, events, wake_at };
         Finished { round, wishes, ended, images, lost, reloads, inoperable }
     }
-}
-
-fn micro(time: Timestamp) -> MicroTime {
-    MicroTime(time)
 }

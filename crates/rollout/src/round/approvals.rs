@@ -5,9 +5,9 @@ use hitless_gate::{Candidate, Gate, Verdict};
 use jiff::Timestamp;
 
 use crate::Ask;
-use crate::round::PodVerdict;
 use crate::round::change::Change;
 use crate::round::facts::wishes::Wishes;
+use crate::round::pod_verdict::PodVerdict;
 use crate::snapshot::Snapshot;
 
 /// What is to be asked, and when to decide again.

@@ -9,15 +9,15 @@ use hitless_gate::{Candidate, Verdict};
 use hitless_workloads::{Obstacle, Operation, registry};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::mode::{Gaps, OperationSettings, PodContext, Serving, WorkloadFacts, start_seconds};
+use crate::mode::{Forecast, Gaps, OperationSettings, PodContext, Serving, WorkloadFacts, start_seconds};
 use crate::round::draft::Draft;
 use crate::round::facts::Facts;
 use crate::round::facts::endings::Failure;
 use crate::round::facts::wishes::Wish;
 use crate::round::operable::Operable;
+use crate::round::pod_verdict::PodVerdict;
 use crate::round::removals::Removable;
 use crate::round::wait_reason::WaitReason;
-use crate::round::{Forecast, PodVerdict};
 
 /// For so long pods wait for what the first one of their workload teaches.
 const LESSON: SignedDuration = SignedDuration::from_secs(30);

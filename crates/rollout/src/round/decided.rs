@@ -1,6 +1,6 @@
 //! What is decided about one pod.
 
-use crate::round::Forecast;
+use crate::mode::Forecast;
 use crate::round::change::Change;
 use crate::round::wait_reason::WaitReason;
 

@@ -27,10 +27,10 @@ use std::collections::BTreeSet;
 use hitless_api::event::EventNote;
 use jiff::Timestamp;
 
-use crate::round::PodVerdict;
 use crate::round::change::{self, Change};
 use crate::round::draft::Draft;
 use crate::round::facts::Facts;
+use crate::round::pod_verdict::PodVerdict;
 
 /// What features read.
 pub(crate) struct FeatureContext<'r, 'a, 'g> {

@@ -11,7 +11,6 @@ use jiff::Timestamp;
 
 use crate::gate_cache::Synced;
 use crate::mode::Mode;
-use crate::round::PodVerdict;
 use crate::round::candidates::{Candidates, InTurn};
 use crate::round::decided::Decided;
 use crate::round::draft::Draft;
@@ -22,6 +21,7 @@ use crate::round::facts::overdue::Overdue;
 use crate::round::facts::trials::Trials;
 use crate::round::facts::wishes::Wishes;
 use crate::round::operable::Operable;
+use crate::round::pod_verdict::PodVerdict;
 use crate::round::removals::Removable;
 use crate::round::reserve::reservation_of;
 use crate::round::wait_reason::WaitReason;

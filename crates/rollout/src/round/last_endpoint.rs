@@ -2,14 +2,13 @@
 
 use hitless_api::grant::ImageChange;
 use hitless_api::pod::PodView;
-use hitless_api::{Cancel, Grant, GrantMode, Phase};
+use hitless_api::{Cancel, Grant, GrantMode, MicroTime, Phase};
 use jiff::Timestamp;
 
 use crate::mode::{Mode, Serving, StandIn, Traffic};
 use crate::round::change::Change;
 use crate::round::facts::endings::{Ended, is_given_up};
 use crate::round::facts::wishes::Wishes;
-use crate::round::micro;
 use crate::snapshot::Snapshot;
 
 /// Grants that end before anything is replaced, so that their pods serve again at once. Granted anew, such a pod is held.
@@ -32,7 +31,7 @@ pub(crate) fn cancels<'a>(
             let is_begun = view.transition(grant).is_some_and(|transition| transition.phase >= Phase::Operating);
             let pod = wishes.pods.get(grant.pod.uid.as_str()).filter(|pod| !is_begun && would_serve(grant, pod));
             if pod.is_some_and(|pod| traffic.stand_in(pod, &serving) == StandIn::None) {
-                let cancel = Cancel { reason: Cancel::LAST_ENDPOINT.to_owned(), since: micro(now) };
+                let cancel = Cancel { reason: Cancel::LAST_ENDPOINT.to_owned(), since: MicroTime(now) };
                 changes.push(Change::Cancel { node, grant, cancel });
             }
         }

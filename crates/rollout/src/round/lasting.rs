@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use hitless_gate::{Lasting, RuleVerdict};
 use hitless_workloads::Obstacle;
 
-use crate::round::PodVerdict;
 use crate::round::companions::wants_all;
+use crate::round::pod_verdict::PodVerdict;
 use crate::round::wait_reason::{NotFetched, WaitReason};
 use crate::snapshot::Unread;
 

@@ -1,6 +1,6 @@
 //! A pod's place in the ledger.
 
-use hitless_api::{ObjectRef, PodRef, Reservation};
+use hitless_api::{MicroTime, ObjectRef, PodRef, Reservation};
 use hitless_gate::LedgerError;
 use hitless_workloads::PodIntent;
 use jiff::{SignedDuration, Timestamp};
@@ -8,7 +8,6 @@ use jiff::{SignedDuration, Timestamp};
 use crate::round::change::Change;
 use crate::round::draft::Draft;
 use crate::round::facts::Facts;
-use crate::round::micro;
 use crate::round::wait_reason::WaitReason;
 use crate::snapshot::OperationKey;
 
@@ -56,7 +55,7 @@ pub(crate) fn reservation_of(
         node: node.to_owned(),
         owner: owner.map(ObjectRef::label).unwrap_or_default(),
         rules: Vec::new(),
-        since: micro(since),
+        since: MicroTime(since),
         images: images.clone().map(|(name, change)| (name.clone(), change.to.clone())).collect(),
         while_unavailable: false,
         from_images: images.map(|(name, change)| (name.clone(), change.from.clone())).collect(),

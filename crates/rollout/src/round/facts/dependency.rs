@@ -7,14 +7,13 @@ use std::collections::{BTreeMap, HashSet};
 
 use hitless_api::event::{EventNote, Severity};
 use hitless_api::pod::PodView;
-use hitless_api::{Grant, GrantOp, Outcome, Phase, Transition};
+use hitless_api::{Grant, GrantOp, MicroTime, Outcome, Phase, Transition};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::companion;
 use crate::round::change::Change;
 use crate::round::facts::chance::Chance;
 use crate::round::facts::wishes::Wishes;
-use crate::round::micro;
 use crate::round::note::{note, regarding};
 use crate::snapshot::{AgentState, Snapshot};
 
@@ -110,7 +109,7 @@ impl<'a> Dependencies<'a> {
                 all.notes.extend(index.and_then(|index| words(wishes, index, grant, (is_away, is_over), chance)));
                 match (&grant.stands, is_away) {
                     (None, true) => {
-                        let (stands, verify) = (Some(micro(now)), grant.verify);
+                        let (stands, verify) = (Some(MicroTime(now)), grant.verify);
                         all.changes.push(Change::Clock { node, grant, stands, verify });
                     }
                     (Some(since), false) if !is_over => {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hitless_api::names::annotations;
 use hitless_api::pod::PodView;
-use hitless_api::{Cancel, Grant, GrantOp, Outcome, PodRef, TransitionResult, lifecycle};
+use hitless_api::{Cancel, Grant, GrantOp, MicroTime, Outcome, PodRef, TransitionResult, lifecycle};
 use hitless_workloads::Stage;
 use jiff::{SignedDuration, Timestamp};
 
@@ -15,7 +15,6 @@ use crate::round::change::Change;
 use crate::round::facts::chance::Chance;
 use crate::round::facts::dependency::Beside;
 use crate::round::facts::wishes::Wishes;
-use crate::round::micro;
 use crate::snapshot::{Evidence, OperationKey, Snapshot};
 
 /// Reason of a result `Done` whose pod the agent has not seen Ready: it was put back into service, and something that its readiness
@@ -193,7 +192,7 @@ fn running<'a>(
         return;
     };
     if !grant.cancel.as_ref().is_some_and(Cancel::undoes) && is_given_up(grant, wishes, snapshot) {
-        let cancel = Cancel { reason: "WishGone".to_owned(), since: micro(now) };
+        let cancel = Cancel { reason: "WishGone".to_owned(), since: MicroTime(now) };
         changes.push(Change::Cancel { node, grant, cancel });
         return;
     }

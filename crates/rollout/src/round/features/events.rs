@@ -8,7 +8,6 @@ use hitless_api::{GrantOp, ObjectRef, Outcome, TransitionResult};
 use hitless_workloads::{Cause, Object, OptIn, Pause, Plan, Stage, registry};
 use jiff::Timestamp;
 
-use crate::round::PodVerdict;
 use crate::round::facts::Facts;
 use crate::round::facts::agents::AGENT_IS_AWAY;
 use crate::round::facts::companions::target_key;
@@ -18,6 +17,7 @@ use crate::round::facts::wishes::Wishes;
 use crate::round::features::{Effects, FeatureContext};
 use crate::round::lasting::Roots;
 use crate::round::note::{note, pod_reference, regarding};
+use crate::round::pod_verdict::PodVerdict;
 use crate::round::wait_reason::{WaitReason, no_agent};
 use crate::snapshot::{AgentState, OwnWrites, Snapshot};
 

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use hitless_api::event::{EventNote, Severity};
 use hitless_api::pod::PodView;
 use hitless_api::traffic_provider::{TrafficPoolState, TrafficPoolStatus, TrafficProviderStatus};
-use hitless_api::{Grant, GrantMode, Reservation};
+use hitless_api::{Grant, GrantMode, MicroTime, Reservation};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 
@@ -18,7 +18,6 @@ use crate::round::change::Change;
 use crate::round::draft::Draft;
 use crate::round::facts::Facts;
 use crate::round::features::{Effects, FeatureContext};
-use crate::round::micro;
 use crate::round::pools::{limit, serves};
 use crate::round::write::ProviderStatusWrite;
 use crate::snapshot::Snapshot;
@@ -168,7 +167,7 @@ fn status<'a>(
             Some(PoolReading::Assumed) | None => return before.cloned(),
         };
         let same = before.filter(|before| before.state == state).cloned();
-        same.or(Some(TrafficPoolStatus { name: key.pool, state, since: micro(now), message }))
+        same.or(Some(TrafficPoolStatus { name: key.pool, state, since: MicroTime(now), message }))
     };
     let pools: Vec<TrafficPoolStatus> = provider.keys().filter(|key| named.contains(key)).filter_map(of).collect();
     if pools == known {

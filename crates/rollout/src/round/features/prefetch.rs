@@ -10,13 +10,13 @@ use hitless_workloads::{Object, PodIntent, image, registry};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::prefetch::{PrefetchState, PrefetchView, Pull, Resources, choose};
-use crate::round::PodVerdict;
 use crate::round::change::Change;
 use crate::round::facts::Facts;
 use crate::round::facts::images::secrets::without_secrets;
 use crate::round::facts::images::{Known, begins_by, gives_up_at, pulls, pulls_of};
 use crate::round::features::{Effects, FeatureContext};
 use crate::round::note::note;
+use crate::round::pod_verdict::PodVerdict;
 use crate::round::wait_reason::WaitReason;
 use crate::round::write::PrefetchWrite;
 

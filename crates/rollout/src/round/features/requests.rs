@@ -4,9 +4,9 @@ use hitless_api::event::{EventNote, Severity};
 use hitless_workloads::{Fate, Fates, REQUESTS, Reports, registry, restart};
 
 use crate::guard;
-use crate::round::PodVerdict;
 use crate::round::change::Change;
 use crate::round::features::{Effects, FeatureContext};
+use crate::round::pod_verdict::PodVerdict;
 use crate::round::wait_reason::WaitReason;
 use crate::snapshot::Snapshot;
 

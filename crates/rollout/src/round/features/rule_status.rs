@@ -10,9 +10,9 @@ use hitless_api::selector::Limit;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::round::PodVerdict;
 use crate::round::change::Change;
 use crate::round::features::{Effects, FeatureContext};
+use crate::round::pod_verdict::PodVerdict;
 use crate::round::write::RuleStatusWrite;
 use crate::snapshot::{RuleView, Snapshot};
 

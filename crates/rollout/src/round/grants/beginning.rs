@@ -1,17 +1,17 @@
 //! How an operation begins: in which mode, which Services have to be open before, and what its grant says.
 
 use hitless_api::pod::PodView;
-use hitless_api::{Grant, GrantMode, GrantOp, MountedConfig, PostCheck};
+use hitless_api::{Grant, GrantMode, GrantOp, MicroTime, MountedConfig, PostCheck};
 use jiff::Timestamp;
 
-use crate::mode::{Mode, NotOperable, ServiceConflict, ServiceReadiness, ServiceView, Serving, Start};
+use crate::mode::{Forecast, Mode, NotOperable, ServiceConflict, ServiceReadiness, ServiceView, Serving, Start};
 use crate::round::change::Change;
 use crate::round::decided::Decided;
 use crate::round::draft::Draft;
 use crate::round::facts::Facts;
+use crate::round::finalizers;
 use crate::round::operable::Operable;
 use crate::round::wait_reason::WaitReason;
-use crate::round::{Forecast, finalizers, micro};
 
 /// Why a pod that is to be deleted leaves service.
 const NOT_NEEDED: &str = "NotNeeded: the pods of its workload serve without it";
@@ -145,7 +145,7 @@ impl<'a> Facts<'a, '_> {
             hooks: settings.hooks.clone(),
             config: config.cloned().map(Box::new),
             rules: Vec::new(),
-            granted: micro(granted),
+            granted: MicroTime(granted),
             ttl_seconds: Grant::DEFAULT_TTL_SECONDS + config.map_or(0, |_| MountedConfig::WAIT_SECONDS),
             while_unavailable: false,
             post_check: settings.has_post_check().then_some(PostCheck::Pending),

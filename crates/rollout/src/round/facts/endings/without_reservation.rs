@@ -2,12 +2,11 @@
 
 use hitless_api::grant::ImageChange;
 use hitless_api::pod::PodView;
-use hitless_api::{Cancel, Grant, GrantOp};
+use hitless_api::{Cancel, Grant, GrantOp, MicroTime};
 use jiff::Timestamp;
 
 use crate::round::change::Change;
 use crate::round::facts::endings::orphans::{fence, is_set};
-use crate::round::micro;
 use crate::snapshot::Snapshot;
 
 /// Admission would refuse the agent's patch, and that would be taken for a failure of the version. So the grant is taken back, and the
@@ -31,7 +30,7 @@ pub(crate) fn take_back<'a>(
     if ledger.is_none_or(|ledger| ledger.spec.leader.epoch != snapshot.epoch) {
         return Some(fence(namespace, now));
     }
-    let cancel = Cancel { reason: Cancel::NO_RESERVATION.to_owned(), since: micro(now) };
+    let cancel = Cancel { reason: Cancel::NO_RESERVATION.to_owned(), since: MicroTime(now) };
     Some(Change::Cancel { node, grant, cancel })
 }
 
