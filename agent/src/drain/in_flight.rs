@@ -178,33 +178,24 @@ impl InFlight {
     fn list(&mut self, netns: &PodNetns) -> Result<(), KernelError> {
         let mut seen = Seen::default();
         let (drain, ports, longest_busy) = (&self.drain, &self.ports, &mut self.longest_busy);
-        let (asked, now) = (&mut self.asked, Instant::now());
-        asked.begin();
         let each = |connection: &Connection, among| {
             if ports.contains(&connection.local.port()) {
                 seen.add(connection, among, drain, longest_busy);
-                let is_overdue = is_asked(connection, drain) && asked.is_overdue(connection, asked::LASTS, now);
-                if is_overdue && !is_being_answered(connection) && seen.overdue.len() < BATCH {
-                    seen.overdue.push(connection.clone());
-                }
             }
         };
         // Too early: what was seen last stands. Nobody is taken for settled by it who was not then.
         if self.watch.look(netns, each)? == Look::TooEarly {
             return Ok(());
         }
-        self.asked.end();
+        let (asked, now) = (&mut self.asked, Instant::now());
+        asked.begin();
+        let is_overdue = |one: &&Connection| asked.is_overdue(one, asked::LASTS, now) && !is_being_answered(one);
+        seen.overdue = seen.asked.iter().filter(is_overdue).cloned().collect();
+        asked.end();
         self.connections.get_or_insert(seen.inbound);
         self.seen = seen;
         Ok(())
     }
-}
-
-/// Whether it is one on an HTTP/1 port that was asked to end.
-fn is_asked(connection: &Connection, drain: &DrainSpec) -> bool {
-    connection.state == TcpState::Established
-        && connection.shut_for_reading
-        && drain.treatment(connection.local.port()) == PortTreatment::Http1
 }
 
 impl Seen {
@@ -218,7 +209,7 @@ impl Seen {
         }
         self.inbound = self.inbound.saturating_add(1);
         let is_http1 = drain.treatment(connection.local.port()) == PortTreatment::Http1;
-        if is_asked(connection, drain) {
+        if is_http1 && connection.shut_for_reading {
             if self.asked.len() < BATCH {
                 self.asked.push(connection.clone());
             }

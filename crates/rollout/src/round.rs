@@ -189,6 +189,7 @@ impl<'a, 'g> Pass<'a, 'g> {
                 losses,
                 reloads,
                 lost,
+                overdue,
                 inoperable,
                 faults,
             },

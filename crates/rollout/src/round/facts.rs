@@ -35,6 +35,7 @@ use crate::round::facts::inoperable::Inoperable;
 use crate::round::facts::learned::Learned;
 use crate::round::facts::losses::Known;
 use crate::round::facts::lost::Lost;
+use crate::round::facts::overdue::Overdue;
 use crate::round::facts::reload::Reloads;
 use crate::round::facts::trials::Trials;
 use crate::round::facts::wishes::Wishes;
@@ -70,6 +71,8 @@ pub(crate) struct Facts<'a, 'g> {
     pub(crate) reloads: Reloads,
     /// Pods that nobody waits for, because their nodes do not answer.
     pub(crate) lost: Lost<'a>,
+    /// Operations that others keep from ending.
+    pub(crate) overdue: Overdue<'a>,
     /// Workloads whose pods can't be operated as they are.
     pub(crate) inoperable: Inoperable,
     /// What the authors of rules and budgets should mend.

@@ -191,6 +191,17 @@ impl Case {
     }
 }
 
+/// A server for Node that ends at once on SIGTERM.
+pub(super) const PLAIN: &str =
+    "process.on('SIGTERM',()=>process.exit());require('http').createServer((q,r)=>r.end()).listen(8080)";
+
+/// That server with an emptyDir, after this at each start.
+pub(super) fn with_state(name: &'static str, script: &str) -> Case {
+    let mut web = node(&format!("{script}{PLAIN}"));
+    web["volumeMounts"] = json!([{"name": "state", "mountPath": "/state"}]);
+    Case::node(name, PLAIN).pod(&json!({"volumes": [{"name": "state", "emptyDir": {}}], "containers": [web]}))
+}
+
 /// Container `web` of the reference server, with more.
 pub(super) fn echo(more: &Value) -> Value {
     let mut web = container("echo", "v1");

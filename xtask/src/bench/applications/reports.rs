@@ -6,7 +6,7 @@ use hitless_e2e::traffic::Rate;
 use serde_json::{Value, json};
 
 use super::by_hand::{LOADED, MIGRATING, MIRRORED, SHARE, cordon, fill, load, push_migrating, push_mirrored};
-use super::case::{Brought, Case, Change, echo, node, version};
+use super::case::{Brought, Case, Change, PLAIN, echo, node, version, with_state};
 use super::client::{DATAGRAMS, HTTP2_OVER_TLS, service};
 
 /// Two words that a configuration may have.
@@ -62,26 +62,15 @@ fn extra_port(_namespace: &str, rollout: usize) -> Vec<Value> {
     vec![json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "ports"}, "data": data})]
 }
 
-const PLAIN: &str =
-    "process.on('SIGTERM',()=>process.exit());require('http').createServer((q,r)=>r.end()).listen(8080)";
-
 pub(super) fn cases() -> Vec<Case> {
     let slow_request = Rate { fresh: 1, keepalive: 0, connections: 0, delay_ms: 15_000 };
     let pre_stop = |seconds: u32| json!({"preStop": {"sleep": {"seconds": seconds}}});
-    let state =
-        |path: &str| (json!([{"name": "state", "emptyDir": {}}]), json!([{"name": "state", "mountPath": path}]));
     let lease = "const f=require('fs'),l='/state/lease';try{if(Date.now()-f.statSync(l).mtimeMs<12000)process.exit(1)}catch(e){}\
                  setInterval(()=>f.writeFileSync(l,''),1000);";
     let pid = "const f=require('fs'),p='/state/pid';if(f.existsSync(p)){console.error('already running');process.exit(1)}\
                f.writeFileSync(p,'1');";
     let late = "const t=Date.now();process.on('SIGTERM',()=>process.exit());\
                 require('http').createServer((q,r)=>{r.statusCode=Date.now()-t<8000?503:200;r.end()}).listen(8080)";
-    let with_state = |name: &'static str, script: &str| {
-        let (volumes, mounts) = state("/state");
-        let mut web = node(&format!("{script}{PLAIN}"));
-        web["volumeMounts"] = mounts;
-        Case::node(name, PLAIN).pod(&json!({"volumes": volumes, "containers": [web]}))
-    };
     let many = |seconds: u32| {
         let other = |name: &str, port: &str| {
             json!({"name": name, "image": image("echo", "v1"), "env": [{"name": "PORT", "value": port}],

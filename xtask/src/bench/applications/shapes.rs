@@ -4,10 +4,8 @@ use hitless_e2e::app::Workload;
 use hitless_e2e::traffic::Rate;
 use serde_json::{Value, json};
 
-use super::case::{Case, Change, echo, node};
+use super::case::{Case, Change, PLAIN, echo, node, with_state};
 use super::client::{HTTP2_CLEARTEXT, QUERIES, UPGRADED, service};
-
-const QUIET: &str = "process.on('SIGTERM',()=>process.exit());";
 
 fn quota(_namespace: &str, _rollout: usize) -> Vec<Value> {
     vec![
@@ -34,7 +32,7 @@ pub(super) fn cases() -> Vec<Case> {
     let environment = |name: &str, value: &str| json!([{"name": name, "value": value}]);
     let from_config = json!([{"name": "WORD", "valueFrom": {"configMapKeyRef": {"name": "needs", "key": "word"}}}]);
     let slow_requests = Rate { fresh: 1, keepalive: 0, connections: 0, delay_ms: 12_000 };
-    let never_ready =
+    let startup_probe =
         json!({"httpGet": {"path": "/healthz", "port": 8080}, "periodSeconds": 2, "failureThreshold": 60});
     let mut all = vec![
         Case::echo("key-taken-away").beside(needed_key).change(Change::Restart).pod(&json!({"containers": [echo(&json!({"env": from_config}))]})),
@@ -49,77 +47,66 @@ pub(super) fn cases() -> Vec<Case> {
             .also(slow_requests),
         Case::echo("always-pull").pod(&json!({"containers": [echo(&json!({"imagePullPolicy": "Always"}))]})),
         Case::echo("starts-long-lone").lone().pod(&json!({"containers": [echo(&json!({"env": environment("START_DELAY", "40000"),
-            "startupProbe": never_ready}))]})),
+            "startupProbe": startup_probe}))]})),
         Case::echo("impatient-liveness").pod(&json!({"containers": [echo(&json!({"env": environment("START_DELAY", "2500"),
             "livenessProbe": {"httpGet": {"path": "/healthz", "port": 8080}, "initialDelaySeconds": 5, "periodSeconds": 1, "failureThreshold": 2}}))]})),
         Case::echo("host-network").of(Workload::DaemonSet).at_node_port(8080).pod(&json!({"hostNetwork": true})),
     ];
     all.extend([
-        of_script("closes-early", CLOSES_EARLY),
-        of_script("closes-early-lone", CLOSES_EARLY).lone(),
-        of_script("exec-probe", PLAIN).pod(&json!({"containers": [exec_probe()]})),
-        with_leftovers("memory-of-before", "Memory", "128Mi", FILLS_MEMORY),
+        Case::node("closes-early", CLOSES_EARLY),
+        Case::node("closes-early-lone", CLOSES_EARLY).lone(),
+        Case::node("exec-probe", PLAIN).pod(&json!({"containers": [exec_probe()]})),
+        memory_of_before(),
         post_start_once(),
-        protocol("websockets", "http", SERVES_WEBSOCKETS).client(UPGRADED),
-        protocol("http2-cleartext", "http2", SERVES_HTTP2).client(HTTP2_CLEARTEXT),
-        protocol("query-pool", "pg", SERVES_QUERIES).client(QUERIES),
-        protocol("query-pool-stateful-lone", "pg", SERVES_QUERIES).lone().of(Workload::StatefulSet).client(QUERIES),
+        Case::node("websockets", SERVES_WEBSOCKETS).beside(|_, _| vec![service(8080, "TCP")]).client(UPGRADED),
+        with_second_port("http2-cleartext", "http2", SERVES_HTTP2).client(HTTP2_CLEARTEXT),
+        with_second_port("query-pool", "pg", SERVES_QUERIES).client(QUERIES),
+        with_second_port("query-pool-stateful-lone", "pg", SERVES_QUERIES)
+            .lone()
+            .of(Workload::StatefulSet)
+            .client(QUERIES),
     ]);
     all
 }
 
-const PLAIN: &str = "require('http').createServer((q,r)=>r.end()).listen(8080)";
 const CLOSES_EARLY: &str = "const s=require('http').createServer((q,r)=>r.end()).listen(8080);\
     process.on('SIGTERM',()=>{s.close();s.closeIdleConnections();setTimeout(()=>process.exit(),6000)})";
-const FILLS_MEMORY: &str = "require('fs').writeFileSync('/state/'+Date.now(),Buffer.alloc(30<<20,1));\
-    require('http').createServer((q,r)=>r.end()).listen(8080)";
-const SERVES_WEBSOCKETS: &str = "const s=require('http').createServer((q,r)=>r.end()).listen(8080);\
+const SERVES_WEBSOCKETS: &str = "const s=require('http').createServer((q,r)=>r.end()).listen(8080);process.on('SIGTERM',()=>process.exit());\
     s.on('upgrade',(q,k)=>{k.write('HTTP/1.1 101 Switching Protocols\\r\\nUpgrade: echo\\r\\nConnection: Upgrade\\r\\n\\r\\n');\
     k.on('error',()=>{});k.on('data',d=>k.write(d))})";
-const SERVES_HTTP2: &str = "const h=require('http2').createServer();h.on('request',(q,r)=>r.end('ok'));h.listen(8081);\
-    require('http').createServer((q,r)=>r.end()).listen(8080)";
-const SERVES_QUERIES: &str = "require('net').createServer(k=>{k.on('error',()=>{});k.on('data',d=>k.write(d))}).listen(8081);\
-    require('http').createServer((q,r)=>r.end()).listen(8080)";
+const SERVES_HTTP2: &str = "const h=require('http2').createServer();h.on('request',(q,r)=>r.end('ok'));h.listen(8081);";
+const SERVES_QUERIES: &str =
+    "require('net').createServer(k=>{k.on('error',()=>{});k.on('data',d=>k.write(d))}).listen(8081);";
 
-/// A server in a line, that ends at once on SIGTERM unless it says something else of it.
-fn of_script(name: &'static str, script: &str) -> Case {
-    let script = if script.contains("SIGTERM") { script.to_owned() } else { format!("{QUIET}{script}") };
-    Case::node(name, &script)
-}
-
-/// One that has a second port, or a second use of its first, with this name.
-fn protocol(name: &'static str, port: &str, script: &str) -> Case {
-    let mut web = node(&format!("{QUIET}{script}"));
-    let case = Case::node(name, script);
-    if port == "http" {
-        let beside = |_: &str, _: usize| vec![service(8080, "TCP")];
-        return case.pod(&json!({"containers": [web]})).beside(beside);
-    }
+/// The plain server with a second port of this name, whose server is the script.
+fn with_second_port(name: &'static str, port: &str, script: &str) -> Case {
+    let mut web = node(&format!("{script}{PLAIN}"));
     web["ports"] = json!([{"containerPort": 8080, "name": "http"}, {"containerPort": 8081, "name": port}]);
     let beside = |_: &str, _: usize| vec![service(8081, "TCP")];
-    case.pod(&json!({"containers": [web]})).beside(beside)
+    Case::node(name, PLAIN).pod(&json!({"containers": [web]})).beside(beside)
 }
 
 fn exec_probe() -> Value {
-    let mut web = node(&format!("{QUIET}{PLAIN}"));
+    let mut web = node(PLAIN);
     let ask = "require('http').get('http://127.0.0.1:8080',r=>process.exit(r.statusCode==200?0:1)).on('error',()=>process.exit(1))";
     web["readinessProbe"] =
         json!({"exec": {"command": ["/usr/bin/node", "-e", ask]}, "periodSeconds": 3, "timeoutSeconds": 3});
     web
 }
 
-/// Files that each start leaves behind in an emptyDir.
-fn with_leftovers(name: &'static str, medium: &str, limit: &str, script: &str) -> Case {
-    let mut web = node(&format!("{QUIET}{script}"));
-    web["volumeMounts"] = json!([{"name": "state", "mountPath": "/state"}]);
-    web["resources"] = json!({"limits": {"memory": limit}, "requests": {"memory": "16Mi"}});
-    let volumes = json!([{"name": "state", "emptyDir": {"medium": medium}}]);
-    Case::node(name, script).pod(&json!({"volumes": volumes, "containers": [web]}))
+/// Files that each start leaves behind in memory.
+fn memory_of_before() -> Case {
+    let mut case =
+        with_state("memory-of-before", "require('fs').writeFileSync('/state/'+Date.now(),Buffer.alloc(30<<20,1));");
+    let spec = &mut case.patch["spec"]["template"]["spec"];
+    spec["volumes"][0]["emptyDir"] = json!({"medium": "Memory"});
+    spec["containers"][0]["resources"] = json!({"limits": {"memory": "128Mi"}, "requests": {"memory": "16Mi"}});
+    case
 }
 
 /// A hook that works once in an emptyDir's life.
 fn post_start_once() -> Case {
-    let mut case = with_leftovers("post-start-once", "", "256Mi", PLAIN);
+    let mut case = with_state("post-start-once", "");
     let hook = json!({"exec": {"command": ["/usr/bin/node", "-e", "require('fs').mkdirSync('/state/made')"]}});
     case.patch["spec"]["template"]["spec"]["containers"][0]["lifecycle"] = json!({"postStart": hook});
     case

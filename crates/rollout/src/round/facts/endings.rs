@@ -219,7 +219,7 @@ enum Late {
 }
 
 impl Late {
-    pub(crate) fn of(failure: &Failure<'_>, pod: Option<&&PodView>, now: Timestamp) -> Self {
+    fn of(failure: &Failure<'_>, pod: Option<&&PodView>, now: Timestamp) -> Self {
         if failure.result.reason != TransitionResult::NOT_REPLACED {
             return Self::No;
         }

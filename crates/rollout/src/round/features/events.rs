@@ -128,7 +128,7 @@ fn not_fetched(wishes: &Wishes<'_>, images: &Images<'_>) -> Vec<EventNote> {
 }
 
 /// Workloads whose opt-in means nothing: the next change of each rolls natively, and its owner may not expect that.
-pub(crate) fn misspelt(snapshot: &Snapshot) -> impl Iterator<Item = EventNote> {
+fn misspelt(snapshot: &Snapshot) -> impl Iterator<Item = EventNote> {
     // Few objects have such a word; whether one is a workload is asked of those only.
     let misspelt = snapshot.objects.iter().filter_map(|object| Some((object, object.unknown_opt_in()?)));
     let of_workloads = misspelt.filter(|(object, _)| registry::is_workload(&object.id.group_kind));

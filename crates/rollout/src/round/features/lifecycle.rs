@@ -9,7 +9,6 @@ use hitless_workloads::{Component, Holder, lifecycle, registry};
 use jiff::Timestamp;
 
 use crate::round::change::Change;
-use crate::round::facts::overdue::Overdue;
 use crate::round::facts::wishes::Wishes;
 use crate::round::features::{Effects, FeatureContext};
 use crate::round::finalizers;
@@ -18,7 +17,7 @@ use crate::snapshot::{OperationKey, Snapshot};
 /// The next write to each of them, and what is said of operations that take too long.
 pub(crate) fn follow<'a>(context: &FeatureContext<'_, 'a, '_>) -> Effects<'a> {
     let (wishes, snapshot, now) = (&context.facts.wishes, context.facts.snapshot, context.now);
-    let overdue = Overdue::of(snapshot, now);
+    let overdue = &context.facts.overdue;
     Effects::of(changes(wishes, snapshot, now)).telling(overdue.notes(wishes)).waking(overdue.wake_at)
 }
 
