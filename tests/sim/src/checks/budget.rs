@@ -55,12 +55,12 @@ pub(super) fn check(
                 within(each, pod, &group).map_err(|why| format!("rule {}/{}: {why}", rule.name, each.name))?;
             }
         }
-        let owner = |pod: &PodView| pod.owner.as_ref().map(|owner| owner.uid.clone());
-        let own_limit = owner(pod).and_then(|owner| own_limit(seen, &owner));
+        let owner = workload(seen, pod);
+        let own_limit = owner.and_then(|owner| own_limit(seen, owner));
         if !governed || own_limit.is_some() {
-            let group = Group::of(seen, &pods, taken, |other| owner(other) == owner(pod));
+            let group = Group::of(seen, &pods, taken, |other| workload(seen, other) == owner);
             let quota = own_limit.unwrap_or_else(|| (group.total * IMPLICIT_PERCENT / 100).max(1));
-            let is_lost = |other: &&&PodView| owner(other) == owner(pod) && seen.lost.contains(&other.id.uid);
+            let is_lost = |other: &&&PodView| workload(seen, other) == owner && seen.lost.contains(&other.id.uid);
             if group.gone.saturating_sub(pods.iter().filter(is_lost).count()) > quota {
                 return Err(format!("implicit budget of {}: {}", pod.id.name, group.text("at most", quota)));
             }
@@ -74,16 +74,11 @@ pub(super) fn check(
 fn counting<'a>(seen: &'a Seen, namespace: &str) -> impl Iterator<Item = &'a PodView> {
     let here = seen.pods.iter().map(|pod| &**pod).filter(move |pod| pod.id.namespace == namespace && !pod.finished);
     let here: Vec<&PodView> = here.collect();
-    let top = |pod: &PodView| {
-        let direct = &pod.owner.as_ref()?.uid;
-        let object = seen.objects.iter().find(|known| known.id.uid == *direct);
-        Some(object.and_then(|object| object.owner.as_ref()).map_or(direct, |above| &above.uid).clone())
-    };
     let is_replaced = |pod: &PodView| {
-        let Some(owner) = top(pod).filter(|_| pod.terminating) else { return false };
+        let Some(owner) = workload(seen, pod).filter(|_| pod.terminating) else { return false };
         let others = here.iter().filter(|other| !other.terminating && !other.labels.contains_key(labels::COMPANION));
-        let there = others.filter(|other| top(other).as_ref() == Some(&owner)).count();
-        desired(seen, &owner).is_some_and(|desired| there >= desired)
+        let there = others.filter(|other| workload(seen, other) == Some(owner)).count();
+        desired(seen, owner).is_some_and(|desired| there >= desired)
     };
     let counting: Vec<&PodView> = here.iter().copied().filter(|pod| !is_replaced(pod)).collect();
     counting.into_iter()
@@ -111,10 +106,10 @@ pub(super) fn bound(seen: &Seen, namespace: &str, uid: &str) -> usize {
             most = [max, min].into_iter().flatten().map(|limit| limit + instead).fold(most, usize::min);
         }
     }
-    let owner = |pod: &PodView| pod.owner.as_ref().map(|owner| owner.uid.clone());
-    let own_limit = owner(pod).and_then(|owner| own_limit(seen, &owner));
+    let owner = workload(seen, pod);
+    let own_limit = owner.and_then(|owner| own_limit(seen, owner));
     if !governed || own_limit.is_some() {
-        let total = Group::of(seen, &pods, &nobody, |other| owner(other) == owner(pod)).total;
+        let total = Group::of(seen, &pods, &nobody, |other| workload(seen, other) == owner).total;
         most = most.min(own_limit.unwrap_or(total * IMPLICIT_PERCENT / 100));
     }
     most.max(1)
@@ -137,17 +132,18 @@ impl Group {
         let (mut total, mut missing) = (0, 0);
         let mut owners: BTreeSet<&str> = BTreeSet::new();
         for pod in &members {
-            let Some(owner) = &pod.owner else {
+            // Two ReplicaSets of one Deployment have its number of pods between them.
+            let Some(owner) = workload(seen, pod) else {
                 total += 1;
                 continue;
             };
-            if !owners.insert(&owner.uid) {
+            if !owners.insert(owner) {
                 continue;
             }
-            let of_owner = |pod: &&PodView| pod.owner.as_ref().is_some_and(|other| other.uid == owner.uid);
-            let (inside, all) =
-                (members.iter().filter(|pod| of_owner(pod)).count(), pods.iter().filter(|pod| of_owner(pod)).count());
-            let desired = desired(seen, &owner.uid).filter(|_| inside == all).unwrap_or(inside);
+            let of_owner = |pod: &&&PodView| workload(seen, pod) == Some(owner);
+            let inside = members.iter().copied().filter(of_owner).count();
+            let all = pods.iter().filter(of_owner).count();
+            let desired = desired(seen, owner).filter(|_| inside == all).unwrap_or(inside);
             total += desired;
             missing += desired.saturating_sub(inside);
         }
@@ -162,6 +158,13 @@ impl Group {
     fn text(&self, limit: &str, quota: usize) -> String {
         format!("{} of {} are gone and {} left, {limit} {quota} allowed", self.gone, self.total, self.left)
     }
+}
+
+/// uid of the workload that a pod belongs to in the end.
+fn workload<'a>(seen: &'a Seen, pod: &'a PodView) -> Option<&'a str> {
+    let direct = pod.owner.as_ref()?.uid.as_str();
+    let object = seen.objects.iter().find(|known| known.id.uid == direct);
+    Some(object.and_then(|object| object.owner.as_ref()).map_or(direct, |above| above.uid.as_str()))
 }
 
 /// How many pods the workload behind a pod's direct owner is meant to have.
