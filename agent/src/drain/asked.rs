@@ -38,10 +38,21 @@ pub(super) struct Asked {
     most: usize,
     /// Which of those that are quiet are tried next.
     turn: usize,
-    /// All that were asked have ended by themselves, once.
-    heeds: bool,
-    /// A server of the pod was seen not to close one on which nothing was under way.
-    is_deaf: bool,
+    /// One of these was to be reset, so that their end says nothing of the server.
+    is_reset: bool,
+    servers: Servers,
+}
+
+/// What the pod's servers were seen to do when they were asked.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Servers {
+    /// None has shown anything yet.
+    #[default]
+    Untried,
+    /// All that were asked at a time have closed their connections.
+    Close,
+    /// One has not closed a connection on which nothing was under way, or has not read what came on it.
+    Deaf,
 }
 
 impl Asked {
@@ -53,9 +64,15 @@ impl Asked {
     /// After it: those that are gone are forgotten.
     pub(super) fn end(&mut self) {
         std::mem::swap(&mut self.known, &mut self.seen);
-        // What was asked is in `seen` now, and has gone.
-        self.heeds |= self.known.is_empty() && !self.seen.is_empty();
-        self.most = if self.known.is_empty() { 0 } else { self.most.max(self.known.len()) };
+        self.most = self.most.max(self.known.len());
+        if self.known.is_empty() {
+            // What was asked is in `seen` now, and has gone.
+            let have_closed = !self.seen.is_empty() && !std::mem::take(&mut self.is_reset);
+            if have_closed && self.servers == Servers::Untried {
+                self.servers = Servers::Close;
+            }
+            self.most = 0;
+        }
     }
 
     /// There was nobody at the last look.
@@ -73,7 +90,7 @@ impl Asked {
         all: &[Connection],
         mut ask: impl FnMut(&[Connection]) -> Result<ClosedReport, KernelError>,
     ) -> Result<ClosedReport, KernelError> {
-        if self.heeds || self.is_deaf || all.len() > MANY {
+        if self.servers != Servers::Untried || all.len() > MANY {
             return ask(all);
         }
         let mut report = ClosedReport::default();
@@ -103,12 +120,16 @@ impl Asked {
         let at_rest = (AT_REST + EACH * u32::try_from(self.most).unwrap_or(u32::MAX)).min(LASTS);
         let own = match (is_at_rest, connection.rqueue > 0) {
             (true, _) => at_rest,
-            (false, true) if self.is_deaf => at_rest,
+            (false, true) if self.servers == Servers::Deaf => at_rest,
             (false, true) => at_rest.max(UNREAD),
             (false, false) => LASTS,
         };
         let is_overdue = asked_for >= lasts.min(own) && !is_answer_going_on(connection, asked_for);
-        self.is_deaf |= is_overdue && is_at_rest && asked_for >= at_rest;
+        self.is_reset |= is_overdue;
+        // One on which something is under way may be closed once that is done.
+        if is_overdue && asked_for >= own && (is_at_rest || connection.rqueue > 0) {
+            self.servers = Servers::Deaf;
+        }
         is_overdue
     }
 }
@@ -263,6 +284,28 @@ mod tests {
         let (idle, unread) = (connection(5000, 5010), Connection { cookie: 8, rqueue: 10, ..connection(5000, 10) });
         assert_eq!(look(0, &[&idle, &unread]), [false, false]);
         assert_eq!(look(21, &[&idle, &unread]), [true, true]);
+    }
+
+    #[test]
+    fn the_end_of_one_that_was_reset_says_nothing_of_its_server() {
+        let (mut asked, start) = (Asked::default(), Instant::now());
+        let look = |asked: &mut Asked, after, connections: &[Connection]| {
+            asked.begin();
+            connections.iter().for_each(|each| {
+                asked.is_overdue(each, LASTS, start + Duration::from_millis(after));
+            });
+            asked.end();
+            asked.servers == Servers::Untried
+        };
+        let unanswered = connection(5000, 300);
+        assert!(look(&mut asked, 0, std::slice::from_ref(&unanswered)));
+        assert!(look(&mut asked, 1000, &[unanswered]), "something was under way: it may be closed later");
+        assert!(look(&mut asked, 1001, &[]), "and it was reset");
+        assert_eq!(next(&mut asked, 7), 1, "the next one is tried again");
+        let unread = Connection { rqueue: 10, ..connection(5000, 10) };
+        assert!(look(&mut asked, 1100, std::slice::from_ref(&unread)));
+        assert!(!look(&mut asked, 1400, &[unread]), "nobody has read it");
+        assert!(asked.servers == Servers::Deaf);
     }
 
     #[test]
