@@ -144,6 +144,9 @@ pub mod annotations {
     /// On a workload that is held: the version that the native controller is going to roll, because that costs its clients less,
     /// and why. The controller sets it, and takes it away as it lifts the hold.
     pub const WAY: &str = "hitless.dev/way";
+    /// On a workload: JSON `{"revision": …, "message": …}`, this version did not start in place and went natively. While pods of it serve,
+    /// the next one goes natively at once. Written by the controller.
+    pub const IN_PLACE_FAILED: &str = "hitless.dev/in-place-failed";
     /// On a live ReplicaSet's template during a rollout: makes it equal to neither the old nor the new template. Value: digest of the
     /// new one's annotations, a dot, and its revision; pods that are made meanwhile carry it, and those that are brought to it.
     pub const MIXED: &str = "hitless.dev/mixed";

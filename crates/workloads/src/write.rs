@@ -181,6 +181,16 @@ impl Write {
         })
     }
 
+    /// Sets another annotation in the same write, which sets one already.
+    #[must_use]
+    pub fn and_annotate(self, name: &str, value: &str) -> Self {
+        let request = match self.request {
+            Request::Patch(patch) => Request::Patch(patch.add(&["metadata", "annotations", name], value)),
+            other => other,
+        };
+        Self { request, ..self }
+    }
+
     /// Sets an annotation of a workload's template, where it is a restart annotation, and in the same write some of the workload itself:
     /// one that has some. `None` if the object has no template, or one that is too large.
     #[must_use]

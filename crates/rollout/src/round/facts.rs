@@ -6,6 +6,7 @@ pub(crate) mod companions;
 pub(crate) mod dependency;
 pub(crate) mod endings;
 pub(crate) mod images;
+pub(crate) mod in_place_failed;
 pub(crate) mod inoperable;
 pub(crate) mod learned;
 pub(crate) mod losses;

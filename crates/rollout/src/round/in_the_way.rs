@@ -10,6 +10,7 @@ use crate::companion;
 use crate::round::draft::Draft;
 use crate::round::facts::Facts;
 use crate::round::facts::endings::Failure;
+use crate::round::facts::in_place_failed::InPlaceFailed;
 use crate::round::facts::wishes::Wish;
 use crate::round::features::start_up;
 use crate::round::wait_reason::{self, Behind, WaitReason};
@@ -32,7 +33,8 @@ impl Facts<'_, '_> {
         let is_late = matches!(&wish.intent, Err(Obstacle::NotReplaced { .. }));
         let is_busy = move || self.ended.busy.contains(pod.id.uid.as_str()) && !is_late;
         let busy = move || is_busy().then_some(WaitReason::InProgress);
-        let obstacle = move || self.obstacle(wish, draft).or_else(|| self.old_secrets(wish));
+        let new_pods = move || self.old_secrets(wish).or_else(|| self.in_place_failed(wish));
+        let obstacle = move || self.obstacle(wish, draft).or_else(new_pods);
         let full = move || {
             let node = pod.node.as_ref().filter(|node| draft.is_full(node))?;
             Some(WaitReason::NodeFull(node.clone()))
@@ -66,6 +68,12 @@ impl Facts<'_, '_> {
         let template = self.wishes.template_of(wish)?;
         let why = self.images.old_secrets(wish.pod, wish.intent.as_ref().ok()?, template)?;
         Some(WaitReason::PullSecretsChanged(why))
+    }
+
+    /// The version before did not start in place, so its workload is about to get new pods.
+    fn in_place_failed(&self, wish: &Wish<'_>) -> Option<WaitReason> {
+        let before = InPlaceFailed::before(wish.workload?, &self.wishes)?;
+        Some(WaitReason::Natively(before.words()))
     }
 
     fn behind(&self, wish: &Wish<'_>, first: &str, draft: &Draft<'_>) -> Option<WaitReason> {

@@ -86,7 +86,7 @@ fn deletes_prefetch_pods(round: &Round) -> bool {
     round.steps.iter().any(|step| matches!(step.write, Write::Prefetch(PrefetchWrite::Delete(_))))
 }
 
-fn waits(round: &Round) -> Vec<&str> {
+pub(crate) fn waits(round: &Round) -> Vec<&str> {
     round.verdicts.iter().filter_map(|verdict| Some(verdict.waiting.as_ref()?.reason())).collect()
 }
 

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::blips::{Is, V1, rollout};
 use crate::dependency::{first, others};
 use crate::left_out::ledger;
+use crate::new_pods::waits;
 use crate::pause;
 use crate::scene::{self, LONG_AGO, decide, grants, now, transition, view};
 use crate::stateful_set::granted;
@@ -194,6 +195,35 @@ fn a_version_that_crashes_beside_what_only_a_new_pod_renews_is_tried_in_a_new_po
     assert!(says(&round, "hitless.dev~1halted") && !says(&round, "hitless.dev~1way"), "{:?}", round.steps);
     let (_, round) = ended(&deployment(3, true, &json!({})), "RolledBack", "HookFailed");
     assert!(says(&round, "hitless.dev~1halted") && !says(&round, "hitless.dev~1way"), "{:?}", round.steps);
+}
+
+/// The version before did not start in place, and new pods serve: minutes of crashes would show the same again.
+#[test]
+fn after_a_version_that_served_from_new_pods_only_the_next_one_gets_new_pods_at_once() {
+    let (_, round) = ended(&deployment(3, true, &json!({})), "RolledBack", "CrashLoopBackOff");
+    assert!(says(&round, "hitless.dev~1in-place-failed"), "{:?}", round.steps);
+    let failed = |at: &str, kept: &str| {
+        let message =
+            "the version did not start in place in pod web-1 (CrashLoopBackOff), where volume run is not emptied";
+        let known = json!({"revision": "before", "at": at, "kept": kept, "message": message});
+        json!({"hitless.dev/in-place-failed": known.to_string()})
+    };
+    let kept = "volume run is not emptied";
+    let next = decide(&deployment(3, true, &failed(LONG_AGO, kept)));
+    assert!(says(&next, "hitless.dev~1way") && says(&next, "hitless.dev~1in-place-failed"), "{:?}", next.steps);
+    assert!(says(&next, "so this version gets new pods at once"), "{:?}", next.steps);
+    assert_eq!(grants(&next), None, "nobody is operated meanwhile");
+    assert_eq!(waits(&next), ["NativeRollout"; 3]);
+
+    let is_in_place = |snapshot: &Snapshot| {
+        let round = decide(snapshot);
+        !says(&round, "hitless.dev~1way") && grants(&round).is_some()
+    };
+    assert!(is_in_place(&deployment(3, true, &failed(LONG_AGO, "volume tmp is not emptied"))), "it is another part");
+    assert!(is_in_place(&deployment(3, true, &failed("2100-01-01T00:00:00.000000Z", kept))), "these pods are older");
+    let mut only = failed(LONG_AGO, kept);
+    only["hitless.dev/update"] = "in-place-only".into();
+    assert!(is_in_place(&deployment(3, true, &only)), "its owner lets no pod be made anew");
 }
 
 /// The owner has gone back while a pod was being undone, and it does not start with the version that it has again either.

@@ -11,6 +11,7 @@ use crate::round::facts::Facts;
 use crate::round::facts::companions::has_run;
 use crate::round::facts::endings::{Ended, Failure};
 use crate::round::facts::images::Images;
+use crate::round::facts::in_place_failed::InPlaceFailed;
 use crate::round::facts::wishes::Wishes;
 use crate::snapshot::Snapshot;
 
@@ -70,7 +71,21 @@ impl<'s, 'a> Unfits<'s, 'a> {
 
     /// Why new pods are needed, for people.
     pub(crate) fn words(&self, index: usize) -> Option<String> {
-        self.old_secrets(index).or_else(|| self.of_failure(index))
+        let before = || InPlaceFailed::before(index, self.wishes).map(|before| before.words());
+        self.old_secrets(index).or_else(|| self.of_failure(index)).or_else(before)
+    }
+
+    /// What the next rollout is to know of this one. Where a new pod pulls with other secrets, all later ones have them, too.
+    pub(crate) fn lesson(&self, index: usize) -> Option<InPlaceFailed> {
+        let plan = &self.wishes.plans[index];
+        match self.find(index) {
+            None => InPlaceFailed::before(index, self.wishes).map(|before| before.again(plan, self.now)),
+            Some((_, Unfit::NotPulled)) => None,
+            Some((failure, unfit)) => {
+                let root = self.wishes.world.object(&plan.workload.uid)?;
+                Some(InPlaceFailed::of(plan, root, seen(failure, &unfit), self.now))
+            }
+        }
     }
 
     /// A pod can't pull with the secrets that it was made with.
@@ -86,23 +101,11 @@ impl<'s, 'a> Unfits<'s, 'a> {
 
     fn of_failure(&self, index: usize) -> Option<String> {
         let (failure, unfit) = self.find(index)?;
-        let (pod, reason) = (&failure.grant.pod.name, &failure.result.reason);
-        Some(match unfit {
-            Unfit::Dead => {
-                format!("pod {pod} does not start again with the version before either, so new pods are needed")
-            }
-            Unfit::RanInCompanion => format!(
-                "the version has run in its companion pod, and did not start in place in pod {pod} ({reason}), so new pods are needed"
-            ),
-            Unfit::NotPulled => format!(
-                "the image of the version was on its node, and pod {pod} could not pull it ({reason}), so new pods are tried"
-            ),
-            Unfit::Kept(kept) => {
-                format!(
-                    "the version did not start in place in pod {pod} ({reason}), where {kept}, so new pods are tried"
-                )
-            }
-        })
+        let follows = match unfit {
+            Unfit::Dead | Unfit::RanInCompanion => "so new pods are needed",
+            Unfit::NotPulled | Unfit::Kept(_) => "so new pods are tried",
+        };
+        Some(format!("{}, {follows}", seen(failure, &unfit)))
     }
 
     /// The operation that shows it. What all pods need may be away, and then it starts once that is back.
@@ -142,6 +145,21 @@ impl<'s, 'a> Unfits<'s, 'a> {
             let root = self.wishes.world.object(&plan.workload.uid).filter(|_| is_undone(failure, &[CRASHES]))?;
             Some((failure, Unfit::Kept(kept(root)?)))
         })
+    }
+}
+
+/// What has happened in place, for people.
+fn seen(failure: &Failure<'_>, unfit: &Unfit) -> String {
+    let (pod, reason) = (&failure.grant.pod.name, &failure.result.reason);
+    match unfit {
+        Unfit::Dead => format!("pod {pod} does not start again with the version before either"),
+        Unfit::RanInCompanion => {
+            format!("the version has run in its companion pod, and did not start in place in pod {pod} ({reason})")
+        }
+        Unfit::NotPulled => {
+            format!("the image of the version was on its node, and pod {pod} could not pull it ({reason})")
+        }
+        Unfit::Kept(kept) => format!("the version did not start in place in pod {pod} ({reason}), where {kept}"),
     }
 }
 

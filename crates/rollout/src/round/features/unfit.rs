@@ -1,5 +1,6 @@
 //! Marks workloads whose version may start in a new pod only.
 
+use hitless_api::names::annotations;
 use hitless_workloads::registry;
 
 use crate::round::change::Change;
@@ -14,8 +15,11 @@ pub(crate) fn follow<'a>(context: &FeatureContext<'_, 'a, '_>) -> Effects<'a> {
         let root = unfits.wishes.world.object(&plan.workload.uid)?;
         // What its owner has paused is let go by nobody else.
         let may = may_roll(plan) && plan.writes.is_empty() && root.pause().is_none();
-        let write = registry::of_workload(&plan.workload.group_kind)?.natively(root, &words);
-        write.filter(|_| may).map(Change::Workload)
+        let write = registry::of_workload(&plan.workload.group_kind)?.natively(root, &words).filter(|_| may)?;
+        Some(Change::Workload(match unfits.lesson(index) {
+            Some(lesson) => write.and_annotate(annotations::IN_PLACE_FAILED, &lesson.text()),
+            None => write,
+        }))
     });
     Effects::of(marks)
 }
