@@ -291,9 +291,9 @@ mod tests {
         let (mut asked, start) = (Asked::default(), Instant::now());
         let look = |asked: &mut Asked, after, connections: &[Connection]| {
             asked.begin();
-            connections.iter().for_each(|each| {
+            for each in connections {
                 asked.is_overdue(each, LASTS, start + Duration::from_millis(after));
-            });
+            }
             asked.end();
             asked.servers == Servers::Untried
         };
