@@ -43,6 +43,7 @@ use crate::hooks::task::Tasks;
 use crate::memory::Memory;
 use crate::metrics::Metrics;
 use crate::published::{Published, Step};
+use crate::readiness::{self, Asking};
 use crate::report::{self, Pace};
 use crate::retire::Retiring;
 use crate::round::{NodeView, Round, round};
@@ -63,6 +64,7 @@ pub struct Agent {
     caches: Caches,
     threads: Arc<Threads>,
     hooks: Runner,
+    asking: Asking,
     tasks: Tasks,
     wake: Arc<Notify>,
     metrics: Metrics,
@@ -99,6 +101,7 @@ impl Agent {
             pods: Pods::new(client, caches.clone(), metrics.writes.clone(), wake.clone(), files.proc_root.clone()),
             caches,
             hooks: Runner::new(wake.clone(), files),
+            asking: Asking::default(),
             threads,
             waiters: Waiters::new(wake.clone()),
             tasks: Tasks::new(wake.clone()),
@@ -184,6 +187,7 @@ impl Agent {
             self.wake.notify_one();
         }
         self.hooks.tell(&mut self.memories, now);
+        self.asking.tell(&mut self.memories);
         let (node, memories) = (self.node.identity.clone(), self.memories.clone());
         let view = NodeView {
             node: &node,
@@ -207,6 +211,7 @@ impl Agent {
         let held = kernel_targets::hold(&steps, &view, self.has_decided);
         self.threads.holds.set_targets(self.orphaned_holds.join(held));
         self.hooks.set_calls(runner::calls(&steps, &pods));
+        self.asking.set(readiness::asked(&steps, &pods, &self.memories));
         self.has_decided |= view.synced;
 
         let is_all_begun = self.act(&steps, &raises, &pods, heartbeat).await;

@@ -21,6 +21,7 @@ pub mod metrics;
 pub mod patch;
 pub mod pauses;
 pub mod published;
+pub mod readiness;
 pub mod report;
 pub mod retire;
 pub mod round;

@@ -57,6 +57,8 @@ pub struct Memory {
     pub listening: Option<Listening>,
     /// When the new containers were first seen to be ready.
     pub ready: Option<Timestamp>,
+    /// When they had answered as their readiness probes ask.
+    pub answered: Option<Timestamp>,
     /// How quickly the API server answered last.
     pub round_trip: Option<RoundTrip>,
     /// The hooks that were called, by name.

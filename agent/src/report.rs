@@ -89,9 +89,10 @@ fn gap(memory: &Memory) -> Option<u32> {
     u32::try_from(listening.at.duration_since(operated.at).as_millis()).ok()
 }
 
-/// The same until the new containers are ready.
+/// The same until the new containers are ready, or had answered before the kubelet asked them.
 fn gap_to_ready(memory: &Memory) -> Option<u32> {
     let (operated, ready) = (memory.operated.as_ref()?, memory.ready?);
+    let ready = memory.answered.map_or(ready, |answered| answered.min(ready));
     u32::try_from(ready.duration_since(operated.at).as_millis()).ok()
 }
 

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, LifecycleHandler, Pod};
 
 use crate::decision::Direction;
+use crate::readiness::{self, Question};
 
 /// What the API server fills in where a pod says nothing.
 const DEFAULT_GRACE: Duration = Duration::from_secs(30);
@@ -26,6 +27,8 @@ pub struct NodePod {
     pub ips: Vec<IpAddr>,
     /// The preStop hooks of its containers, by name of the container.
     pub pre_stop: BTreeMap<String, PreStop>,
+    /// Their readiness probes, by the same.
+    pub readiness: BTreeMap<String, Question>,
     /// `spec.terminationGracePeriodSeconds`: a process that has not ended by then after SIGTERM is killed.
     pub grace: Duration,
 }
@@ -40,6 +43,7 @@ impl From<&Pod> for NodePod {
             has_annotations: has(&pod.metadata.annotations),
             ips: ips(pod),
             pre_stop: pre_stops(pod),
+            readiness: readiness::questions(pod),
             grace: grace.and_then(|seconds| u64::try_from(seconds).ok()).map_or(DEFAULT_GRACE, Duration::from_secs),
         }
     }

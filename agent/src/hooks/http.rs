@@ -7,7 +7,6 @@ use hitless_api::{Hook, HookMethod, HookScheme, HttpHook};
 use hitless_runtime::http_client::{self, Tls};
 use http::header::{ACCEPT, CONNECTION, HOST, RETRY_AFTER, USER_AGENT};
 use http::{Method, Request};
-use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 
 use super::answer::{Verdict, of_http};
@@ -57,7 +56,7 @@ async fn send(hook: &HttpHook, address: IpAddr, key: &str) -> Result<(Verdict, S
         .body(http_client::Body::default())?;
     let tls = match hook.scheme {
         HookScheme::Http => None,
-        HookScheme::Https => Some(Tls { config: Arc::new(config()?), name: ServerName::from(address.ip()) }),
+        HookScheme::Https => Some(trusting(address.ip())?),
     };
     let answer = http_client::send(&[address], tls, request).await.map_err(with_advice)?;
     let status = answer.status().as_u16();
@@ -71,9 +70,14 @@ fn with_advice(error: http_client::RequestError) -> RequestError {
     RequestError::Send(error, if is_tls { "; is the hook's scheme right?" } else { "" })
 }
 
-/// The kubelet's probes don't verify certificates either: who could stand between the node and its own pod could be the pod.
-fn config() -> Result<ClientConfig, rustls::Error> {
+/// TLS with the pod at this address, whose certificate the kubelet's probes don't verify either: who could stand between the node and its
+/// own pod could be the pod.
+///
+/// # Errors
+/// If there is no way to begin TLS.
+pub(crate) fn trusting(address: IpAddr) -> Result<Tls, rustls::Error> {
     let builder = http_client::tls()?;
     let verifier = Arc::new(trust::Anybody::new(builder.crypto_provider()));
-    Ok(builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth())
+    let config = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
+    Ok(Tls { config: Arc::new(config), name: ServerName::from(address) })
 }

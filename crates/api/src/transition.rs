@@ -81,7 +81,8 @@ pub struct Transition {
     /// Image patch → LISTEN of the new process, in milliseconds, once known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gap_milliseconds: Option<u32>,
-    /// Image patch → the new containers are ready, in milliseconds, once known. Agents of before do not tell it.
+    /// Image patch → the new containers are ready, or have answered as their readiness probes ask, in milliseconds, once known. Agents of
+    /// before do not tell it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_milliseconds: Option<u32>,
     /// Names of the hooks that have had their answer and are not called again.

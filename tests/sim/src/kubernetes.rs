@@ -315,7 +315,15 @@ fn empty(id: PodRef) -> NodePod {
         claims: Vec::new(),
     };
     let grace = std::time::Duration::from_secs(30);
-    NodePod { view, has_labels: true, has_annotations: false, ips: Vec::new(), pre_stop: BTreeMap::new(), grace }
+    NodePod {
+        view,
+        has_labels: true,
+        has_annotations: false,
+        ips: Vec::new(),
+        pre_stop: BTreeMap::new(),
+        readiness: BTreeMap::new(),
+        grace,
+    }
 }
 
 /// A pod as a ReplicaSet makes it.

@@ -75,7 +75,15 @@ pub(crate) fn running(now: Timestamp) -> NodePod {
         claims: Vec::new(),
     };
     let grace = std::time::Duration::from_secs(30);
-    NodePod { view, has_labels: true, has_annotations: false, ips: Vec::new(), pre_stop: BTreeMap::new(), grace }
+    NodePod {
+        view,
+        has_labels: true,
+        has_annotations: false,
+        ips: Vec::new(),
+        pre_stop: BTreeMap::new(),
+        readiness: BTreeMap::new(),
+        grace,
+    }
 }
 
 /// What a status patch of this condition does.
