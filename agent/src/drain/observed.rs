@@ -2,6 +2,7 @@
 
 mod answers;
 mod ending;
+mod endless;
 mod losses;
 mod node_connections;
 mod tally;

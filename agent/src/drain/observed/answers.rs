@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use hitless_kernel::Connection;
 
+use super::endless::Endless;
 use crate::drain::asked::Asked;
 use crate::drain::quiet::Quiet;
 
@@ -33,6 +34,8 @@ pub(super) struct Answers {
     longest_pause: Duration,
     /// Those that were asked to end.
     pub(super) asked: Asked,
+    /// Those that do not end by waiting.
+    pub(super) endless: Endless,
 }
 
 #[derive(Clone, Copy)]
@@ -55,17 +58,20 @@ impl Answers {
     pub(super) fn begin(&mut self) {
         self.seen.clear();
         self.asked.begin();
+        self.endless.begin();
     }
 
     /// After it: those that are gone are forgotten.
     pub(super) fn end(&mut self) {
         std::mem::swap(&mut self.known, &mut self.seen);
         self.asked.end();
+        self.endless.end();
     }
 
     /// Forgets all connections, and not what was learned of them.
     pub(super) fn forget(&mut self) {
         (self.known, self.seen) = (HashMap::new(), HashMap::new());
+        self.endless.forget();
     }
 
     /// Whether an answer is being sent on the connection. Told by several looks.

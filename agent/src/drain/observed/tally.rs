@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use hitless_api::PortTreatment;
+use hitless_api::{PortTreatment, StragglerPolicy};
 use hitless_kernel::{Activity, Among, Connection, Origin, TcpState, classify, is_between_requests};
 
 use super::answers::Answers;
+use super::endless;
 use super::node_connections::NodeConnections;
 use super::target::{Stage, Target};
 use crate::drain::ambiguous::ambiguous_unused;
@@ -156,7 +157,7 @@ impl<'a> Tally<'a> {
             self.may_be_probes += 1;
             return;
         }
-        if treatment != PortTreatment::Http1 && self.is_unused(connection) {
+        if treatment != PortTreatment::Http1 && (self.is_unused(connection) || self.is_endless(connection)) {
             self.unused += 1;
             return;
         }
@@ -198,6 +199,16 @@ impl<'a> Tally<'a> {
     fn is_unused(&self, connection: &Connection) -> bool {
         let idle_after = self.target.drain.idle_after_seconds.map(|seconds| Duration::from_secs(seconds.into()));
         idle_after.zip(connection.unused_for()).is_some_and(|(idle_after, quiet)| quiet >= idle_after)
+    }
+
+    /// Whether it would be waited for in vain, where nobody is waited for in vain for ever.
+    fn is_endless(&mut self, connection: &Connection) -> bool {
+        let drain = &self.target.drain;
+        if drain.stragglers != StragglerPolicy::Close {
+            return false;
+        }
+        let is_silent = drain.idle_after_seconds.is_none() && endless::is_silent(connection);
+        is_silent || !self.is_crowd && self.answers.endless.is_exchange(connection, self.now)
     }
 
     fn is_being_sent(&mut self, connection: &Connection) -> bool {

@@ -28,6 +28,8 @@ pub struct ModeInputs {
     pub gap_milliseconds: Option<u32>,
     /// How long the workload is away until the next version is ready, in milliseconds; `None`: no pod has shown it.
     pub ready_milliseconds: Option<u32>,
+    /// How long pods of that version listened before they were ready, at most, in milliseconds.
+    pub unready_milliseconds: Option<u32>,
     /// Longest time that connections may be parked, in milliseconds.
     pub cap_milliseconds: u32,
     /// A port on which connections outlast a request, so that a Hold would cut them off.
@@ -216,10 +218,15 @@ impl ModeInputs {
     }
 
     /// The next version is ready soon after clients would be let in. Between the two they may get answers of a process that serves
-    /// nobody yet, so where another pod serves that is what counts.
+    /// nobody yet, so where another pod serves that is what counts: on a busy machine a process listens late, and is ready then.
     fn is_ready_soon(&self) -> bool {
         let soon = self.cap_milliseconds / SHARE_OF_CAP;
-        !self.another_serves || self.ready_milliseconds.is_some_and(|ready| ready <= soon)
+        let is_within = |time: Option<u32>, most: u32| time.is_some_and(|time| time <= most);
+        let is_ready_at_once = || {
+            is_within(self.unready_milliseconds, soon / SHARE_OF_CAP)
+                && is_within(self.ready_milliseconds, self.cap_milliseconds)
+        };
+        !self.another_serves || is_within(self.ready_milliseconds, soon) || is_ready_at_once()
     }
 
     /// How long its workload is away, where another pod serves.

@@ -34,6 +34,12 @@ impl Gaps {
         self.0.iter().find(|(known, _)| known == revision).map(|(_, gap)| *gap)
     }
 
+    /// How much longer than these that of this revision is, in milliseconds.
+    #[must_use]
+    pub fn since(&self, gaps: &Self, revision: &str) -> Option<u32> {
+        Some(self.of(revision)?.saturating_sub(gaps.of(revision)?))
+    }
+
     /// Whether pods were brought to this revision of late.
     #[must_use]
     pub fn knows(&self, revision: &str) -> bool {
@@ -108,6 +114,8 @@ mod tests {
         assert_eq!(Gaps::parse(Some(&gaps.text())), gaps);
         assert_eq!(gaps.longest(), Some(400), "the oldest one is forgotten");
         assert_eq!((gaps.of("w"), gaps.of("z")), (Some(100), None));
+        let ready = Gaps::default().with("w", 900).unwrap().with("z", 900).unwrap();
+        assert_eq!((ready.since(&gaps, "w"), ready.since(&gaps, "z")), (Some(800), None));
     }
 
     #[test]

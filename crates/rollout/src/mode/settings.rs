@@ -87,7 +87,9 @@ pub struct WorkloadFacts<'a> {
     /// The same until they were ready, of the version that its pods are brought to; `None`: no pod has shown how long that needs
     /// (annotation `hitless.dev/gap-to-ready`).
     pub ready_milliseconds: Option<u32>,
-    /// The longest such time of versions before.
+    /// How long pods of that version listened before they were ready, at most.
+    pub unready_milliseconds: Option<u32>,
+    /// The longest time until they were ready of versions before.
     pub ready_before_milliseconds: Option<u32>,
     /// Connections of one of its pods were lost when it became not Ready.
     pub losses: Option<&'a ConnectionLosses>,
@@ -102,6 +104,7 @@ impl WorkloadFacts<'_> {
             progress_deadline_seconds: plan.progress_deadline_seconds,
             gap_milliseconds: gaps.longest(),
             ready_milliseconds: ready.of(&plan.target),
+            unready_milliseconds: ready.since(&gaps, &plan.target),
             ready_before_milliseconds: ready.longest(),
             losses: None,
         }
@@ -248,6 +251,7 @@ impl OperationSettings {
             agent_can_hold: agent.can_hold(&pod.id.uid),
             gap_milliseconds: workload.gap_milliseconds,
             ready_milliseconds: workload.ready_milliseconds,
+            unready_milliseconds: workload.unready_milliseconds,
             cap_milliseconds: resolved.drain.hold_cap_milliseconds,
             long_lived_port,
             unheld_port: context.unheld_port(&resolved.drain, traffic),

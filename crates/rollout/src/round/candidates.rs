@@ -13,6 +13,7 @@ use crate::mode::{Forecast, Gaps, OperationSettings, PodContext, Serving, Worklo
 use crate::round::draft::Draft;
 use crate::round::facts::Facts;
 use crate::round::facts::endings::Failure;
+use crate::round::facts::learned::Learned;
 use crate::round::facts::wishes::Wish;
 use crate::round::operable::Operable;
 use crate::round::pod_verdict::PodVerdict;
@@ -217,6 +218,12 @@ impl<'a> Facts<'a, '_> {
         let plan = &self.wishes.plans[index];
         let learned = self.learned.get(&index);
         let of_target = |gaps: &Gaps| gaps.of(&plan.target);
+        let news = |learned: &Learned| {
+            let parse = |news: &Option<Gaps>, known: &Option<String>| {
+                news.clone().unwrap_or_else(|| Gaps::parse(known.as_deref()))
+            };
+            parse(&learned.to_ready, &plan.gaps_to_ready).since(&parse(&learned.to_listen, &plan.gaps), &plan.target)
+        };
         let longest = learned.and_then(|learned| learned.to_listen.as_ref()?.longest()).max(known.gap_milliseconds);
         let ready = learned.and_then(|learned| learned.to_ready.as_ref().and_then(of_target));
         // A companion shows how long a start takes, and never how long the process before takes to stop: what it shows makes a gap
@@ -226,6 +233,7 @@ impl<'a> Facts<'a, '_> {
         WorkloadFacts {
             gap_milliseconds: longest.map(|gap| gap.max(start.unwrap_or_default())),
             ready_milliseconds: ready.max(known.ready_milliseconds).or_else(shown),
+            unready_milliseconds: learned.map_or(known.unready_milliseconds, news),
             losses: self.losses.get(&index).map(|known| &known.losses),
             ..known
         }

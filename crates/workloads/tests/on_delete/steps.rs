@@ -308,6 +308,28 @@ fn a_version_that_goes_natively_first_makes_those_pods_anew_for_which_the_statef
     assert_eq!(scene.workload["spec"]["updateStrategy"]["type"], "RollingUpdate");
 }
 
+/// Its owner has gone back meanwhile, so it has the version that is wanted.
+#[test]
+fn a_pod_that_does_not_start_again_at_its_target_is_made_anew_if_it_was_operated_and_only_then() {
+    let mut scene = Scene::stateful_set(&json!({"type": "RollingUpdate"}));
+    for pod in &mut scene.pods {
+        *pod = crate::scene::pod("StatefulSet", pod["metadata"]["name"].as_str().unwrap(), "new", "web:v2");
+    }
+    dead(&mut scene, "web-1");
+    let mark = scene.with(|_, root| scene.kind().natively(root, "pod web-1 does not start again")).unwrap();
+    scene.workload = carry_out(&mark, Some(&scene.workload), "2", "").unwrap().unwrap();
+    let operated = |scene: &mut Scene, annotations: serde_json::Value| {
+        let pod = scene.pods.iter_mut().find(|pod| pod["metadata"]["name"] == "web-1").unwrap();
+        pod["metadata"]["annotations"] = annotations;
+    };
+    operated(&mut scene, json!({"hitless.dev/revision": "some"}));
+    let plan = scene.plan();
+    let wishes: Vec<_> = plan.wishes.iter().map(|wish| (wish.pod.name.as_str(), wish.removal)).collect();
+    assert_eq!(wishes, [("web-1", Some(Removal::Anew { room: 1 }))]);
+    operated(&mut scene, json!({}));
+    assert_eq!(scene.write(), "put-strategy-back", "a new pod of a version that does not start stays");
+}
+
 #[test]
 fn a_daemon_set_goes_natively_at_once_because_its_controller_waits_for_no_pod() {
     let mut scene = Scene::new("DaemonSet", &["web-a", "web-b"], &json!({"type": "RollingUpdate"})).held();

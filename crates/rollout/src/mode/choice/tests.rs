@@ -12,6 +12,7 @@ fn usual() -> ModeInputs {
         agent_can_hold: Some(true),
         gap_milliseconds: None,
         ready_milliseconds: Some(400),
+        unready_milliseconds: None,
         cap_milliseconds: 2500,
         long_lived_port: None,
         unheld_port: None,
@@ -107,6 +108,13 @@ fn a_process_that_listens_early_and_is_ready_late_is_not_held_where_another_pod_
     };
     check(1250, &|_| {}, GrantMode::Hold, "ShortGap");
     check(1251, &|_| {}, GrantMode::Leave, "LongGap");
+    // A busy machine: it listens late, and is ready then.
+    let unready = |unready: u32| {
+        move |s: &mut ModeInputs| (s.gap_milliseconds, s.unready_milliseconds) = (Some(1200), Some(unready))
+    };
+    check(1800, &unready(600), GrantMode::Hold, "ShortGap");
+    check(1826, &unready(626), GrantMode::Leave, "LongGap");
+    check(2501, &unready(600), GrantMode::Leave, "LongGap");
     check(8000, &|s| s.another_serves = false, GrantMode::Hold, "ShortGap");
     let lone = |s: &mut ModeInputs| s.lone_service = Some("web-0".to_owned());
     check(2500, &lone, GrantMode::Hold, "OnlyPod");

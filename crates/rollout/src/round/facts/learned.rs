@@ -21,6 +21,7 @@ pub(crate) struct Learned {
 
 /// The same by index of the plan.
 pub(crate) fn learned(wishes: &Wishes<'_>) -> BTreeMap<usize, Learned> {
+    // With how long containers listened before they were ready.
     let mut longest: BTreeMap<(usize, &str), (u32, Option<u32>)> = BTreeMap::new();
     for (pod, transition) in wishes.reports() {
         let is_done = transition.result.as_ref().is_some_and(|result| result.outcome == Outcome::Done);
@@ -28,29 +29,39 @@ pub(crate) fn learned(wishes: &Wishes<'_>) -> BTreeMap<usize, Learned> {
         let Some(gap) = plausible(gap, transition, pod) else { continue };
         let Some(revision) = pod.annotations.get(annotations::REVISION) else { continue };
         let Some(workload) = wishes.workload_of(pod) else { continue };
-        let (known, ready) = longest.entry((workload, revision)).or_default();
+        let (known, unready) = longest.entry((workload, revision)).or_default();
         *known = gap.max(*known);
         let to_ready = transition.ready_milliseconds.map(|time| plausible_to_ready(time, gap, transition, pod));
-        *ready = to_ready.max(*ready);
+        *unready = to_ready.map(|time| time.saturating_sub(gap)).max(*unready);
     }
     let mut next: BTreeMap<usize, Learned> = BTreeMap::new();
-    for ((workload, revision), (gap, ready)) in longest {
+    for ((workload, revision), (gap, unready)) in longest {
         let plan = &wishes.plans[workload];
         let learned = next.entry(workload).or_default();
-        add(&mut learned.to_listen, plan.gaps.as_deref(), revision, gap);
-        if let Some(ready) = ready {
-            add(&mut learned.to_ready, plan.gaps_to_ready.as_deref(), revision, ready);
+        let (gaps, to_ready) = (plan.gaps.as_deref(), plan.gaps_to_ready.as_deref());
+        let before = unready_before(gaps, to_ready, revision);
+        let longest = add(&mut learned.to_listen, gaps, revision, gap);
+        if let Some(unready) = unready {
+            add(&mut learned.to_ready, to_ready, revision, longest.saturating_add(unready.max(before)));
         }
     }
     next.retain(|_, learned| learned.to_listen.is_some() || learned.to_ready.is_some());
     next
 }
 
-/// `annotation`: what is known.
-fn add(news: &mut Option<Gaps>, annotation: Option<&str>, revision: &str, milliseconds: u32) {
-    let known = news.take();
-    let with = known.clone().unwrap_or_else(|| Gaps::parse(annotation)).with(revision, milliseconds);
-    *news = with.or(known);
+/// How long pods of this revision listened before they were ready, as far as is known: of a revision both are written at once, and the
+/// longest time of all pods stands between them, so that nobody takes it for shorter who sees one pod listen late and another be ready late.
+fn unready_before(gaps: Option<&str>, to_ready: Option<&str>, revision: &str) -> u32 {
+    Gaps::parse(to_ready).since(&Gaps::parse(gaps), revision).unwrap_or_default()
+}
+
+/// `annotation`: what is known. Says what is known then.
+fn add(news: &mut Option<Gaps>, annotation: Option<&str>, revision: &str, milliseconds: u32) -> u32 {
+    let known = news.take().unwrap_or_else(|| Gaps::parse(annotation));
+    let with = known.with(revision, milliseconds);
+    let longest = with.as_ref().unwrap_or(&known).of(revision).unwrap_or(milliseconds);
+    *news = with.or_else(|| (known != Gaps::parse(annotation)).then_some(known));
+    longest
 }
 
 impl Learned {

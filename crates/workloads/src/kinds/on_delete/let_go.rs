@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use hitless_api::event::Severity;
+use hitless_api::names::annotations;
 use hitless_api::pod::PodView;
 
 use super::Subject;
@@ -16,6 +17,9 @@ use crate::write::Write;
 
 /// The kubelet's reason of a container that has ended again and again.
 const CRASHES: &str = "CrashLoopBackOff";
+
+/// Annotations that an operation leaves on its pod.
+const OPERATED: [&str; 2] = [annotations::REVISION, annotations::RESTARTED];
 
 impl Subject<'_> {
     /// Its native controller rolls it. A StatefulSet's waits for every pod that is not Ready, for ever for one that does not start in the
@@ -34,11 +38,13 @@ impl Subject<'_> {
         Plan { writes, wishes, behind, total, ..self.idle(Stage::SteppingAside(because), None) }
     }
 
-    /// Between two crashes its container runs for a moment.
+    /// Between two crashes its container runs for a moment. At the target only one that was operated is: its owner went back while the way
+    /// back was failing. A new pod would find the same there if it were made anew again.
     fn is_dead(&self, pod: &PodView) -> bool {
         let mut states = pod.containers.iter().filter_map(|container| container.status.as_ref());
         let crashes = states.any(|state| state.last_ended.is_some() || state.waiting.as_deref() == Some(CRASHES));
-        self.at_a_time.is_some() && crashes && !pod.ready() && !self.is_at_target(pod)
+        let is_operated = OPERATED.iter().any(|name| pod.annotations.contains_key(*name));
+        self.at_a_time.is_some() && crashes && !pod.ready() && (is_operated || !self.is_at_target(pod))
     }
 
     fn made_anew(&self, may_go: MayGo<'_>) -> Write {
