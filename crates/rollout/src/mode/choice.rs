@@ -128,6 +128,10 @@ impl Mode {
 /// Half of the time that connections may be parked is for a machine that is busier than it was when the gap was measured.
 const SHARE_OF_CAP: u32 = 2;
 
+/// A process that is ready within a third of it after it listens is ready at once: the agent asks it ten times a second, and waits for
+/// its answer, on a machine where others start as well.
+const AT_ONCE: u32 = 3;
+
 /// Decides (docs/contract.md#leave-or-hold).
 ///
 /// # Errors
@@ -223,7 +227,7 @@ impl ModeInputs {
         let soon = self.cap_milliseconds / SHARE_OF_CAP;
         let is_within = |time: Option<u32>, most: u32| time.is_some_and(|time| time <= most);
         let is_ready_at_once = || {
-            is_within(self.unready_milliseconds, soon / SHARE_OF_CAP)
+            is_within(self.unready_milliseconds, self.cap_milliseconds / AT_ONCE)
                 && is_within(self.ready_milliseconds, self.cap_milliseconds)
         };
         !self.another_serves || is_within(self.ready_milliseconds, soon) || is_ready_at_once()

@@ -112,8 +112,8 @@ fn a_process_that_listens_early_and_is_ready_late_is_not_held_where_another_pod_
     let unready = |unready: u32| {
         move |s: &mut ModeInputs| (s.gap_milliseconds, s.unready_milliseconds) = (Some(1200), Some(unready))
     };
-    check(1800, &unready(600), GrantMode::Hold, "ShortGap");
-    check(1826, &unready(626), GrantMode::Leave, "LongGap");
+    check(2033, &unready(833), GrantMode::Hold, "ShortGap");
+    check(2034, &unready(834), GrantMode::Leave, "LongGap");
     check(2501, &unready(600), GrantMode::Leave, "LongGap");
     check(8000, &|s| s.another_serves = false, GrantMode::Hold, "ShortGap");
     let lone = |s: &mut ModeInputs| s.lone_service = Some("web-0".to_owned());

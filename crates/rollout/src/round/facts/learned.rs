@@ -73,6 +73,8 @@ impl Learned {
 
 /// Times of a container are whole seconds.
 const COARSE: SignedDuration = SignedDuration::from_secs(1);
+/// So are those of its readiness, of which the kubelet asks once a second at best, and its agent as soon as it listens.
+const COARSE_TO_READY: SignedDuration = SignedDuration::from_secs(2);
 
 /// The gap, or how long the kubelet says that a container was away if that is longer. One agent's report decides about the pods of
 /// all nodes: a gap that is too short would have pods held that are away for too long.
@@ -101,7 +103,8 @@ fn plausible_to_ready(time: u32, gap: u32, transition: &Transition, pod: &PodVie
     let ended = ended.filter(|ended| during.contains(ended)).min();
     let ready = pod.conditions.get("ContainersReady").filter(|ready| ready.is_true).and_then(|ready| ready.since);
     let ready = ready.filter(|ready| during.contains(ready));
-    let away = ended.zip(ready).map(|(ended, ready)| ready.duration_since(ended).saturating_sub(COARSE).as_millis());
+    let away =
+        ended.zip(ready).map(|(ended, ready)| ready.duration_since(ended).saturating_sub(COARSE_TO_READY).as_millis());
     let away = u32::try_from(away.unwrap_or_default().max(0)).unwrap_or(u32::MAX);
     time.max(gap).max(away)
 }
@@ -146,7 +149,8 @@ mod tests {
         };
         assert_eq!((learned(900, None), learned(100, None)), (900, 300));
         assert_eq!(learned(900, Some(13)), 900, "times are whole seconds");
-        assert_eq!(learned(900, Some(18)), 5000);
+        assert_eq!(learned(900, Some(14)), 900, "and the kubelet asks once a second");
+        assert_eq!(learned(900, Some(18)), 4000);
         assert_eq!(learned(900, Some(30)), 900, "it has fallen since");
     }
 
