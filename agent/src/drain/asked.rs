@@ -14,6 +14,8 @@ pub(super) const LASTS: Duration = Duration::from_secs(1);
 /// The same where nothing is under way. Servers of HTTP/1 need a few milliseconds; one that is stopped for a moment loses nothing by a
 /// reset instead.
 const AT_REST: Duration = Duration::from_millis(20);
+/// The same of the first one, by which all others are judged: on a busy machine its server may not run for a while.
+const FIRST_AT_REST: Duration = Duration::from_millis(100);
 /// So much longer for each that was asked: it may close them one after the other.
 const EACH: Duration = Duration::from_micros(120);
 /// So long a server has to read what its client has said, which may have come right before it was asked.
@@ -117,7 +119,8 @@ impl Asked {
         }
         let asked_for = now.duration_since(since);
         let is_at_rest = is_at_rest(connection);
-        let at_rest = (AT_REST + EACH * u32::try_from(self.most).unwrap_or(u32::MAX)).min(LASTS);
+        let least = if self.servers == Servers::Untried { FIRST_AT_REST } else { AT_REST };
+        let at_rest = least.max(AT_REST + EACH * u32::try_from(self.most).unwrap_or(u32::MAX)).min(LASTS);
         let own = match (is_at_rest, connection.rqueue > 0) {
             (true, _) => at_rest,
             (false, true) if self.servers == Servers::Deaf => at_rest,
@@ -192,9 +195,9 @@ mod tests {
     #[test]
     fn where_nothing_is_under_way_a_server_closes_at_once_or_its_client_connects_again() {
         let idle = connection(5000, 5010);
-        assert_eq!([20, 21].map(|after| is_overdue(after, &idle)), [false, true]);
+        assert_eq!([99, 100].map(|after| is_overdue(after, &idle)), [false, true]);
         let unacknowledged = Connection { wqueue: 100, ..idle };
-        assert_eq!([20, 999, 1000].map(|after| is_overdue(after, &unacknowledged)), [false, false, true]);
+        assert_eq!([100, 999, 1000].map(|after| is_overdue(after, &unacknowledged)), [false, false, true]);
     }
 
     #[test]
@@ -251,10 +254,18 @@ mod tests {
         assert_eq!([look(&mut asked, 0, &[&one]), look(&mut asked, 5, &[])], [0, 7], "it has closed");
         let mut asked = Asked::default();
         assert_eq!(
-            [look(&mut asked, 0, &[&one]), look(&mut asked, 21, &[&one])],
+            [look(&mut asked, 0, &[&one]), look(&mut asked, 100, &[&one])],
             [0, 7],
             "it is reset, as the others will be"
         );
+        let next = Connection { cookie: 8, ..one };
+        asked.begin();
+        let others = [101, 120, 121].map(|after| asked.is_overdue(&next, LASTS, start + Duration::from_millis(after)));
+        assert_eq!(others, [false; 3], "each look is the first one until it has ended");
+        asked.end();
+        asked.begin();
+        let others = [141, 142].map(|after| asked.is_overdue(&next, LASTS, start + Duration::from_millis(after)));
+        assert_eq!(others, [false, true], "and 20 ms are enough for them");
     }
 
     #[test]
@@ -283,7 +294,7 @@ mod tests {
         };
         let (idle, unread) = (connection(5000, 5010), Connection { cookie: 8, rqueue: 10, ..connection(5000, 10) });
         assert_eq!(look(0, &[&idle, &unread]), [false, false]);
-        assert_eq!(look(21, &[&idle, &unread]), [true, true]);
+        assert_eq!(look(101, &[&idle, &unread]), [true, true]);
     }
 
     #[test]
