@@ -15,7 +15,7 @@ pub(crate) fn follow<'a>(context: &FeatureContext<'_, 'a, '_>) -> Effects<'a> {
         // What its owner has paused is let go by nobody else.
         let may = may_roll(plan) && plan.writes.is_empty() && root.pause().is_none();
         let write = registry::of_workload(&plan.workload.group_kind)?.natively(root, &words);
-        write.filter(|_| may).map(Change::Workload)
+        write.filter(|_| may).map(Change::Write)
     });
     Effects::of(marks)
 }
