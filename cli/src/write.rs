@@ -35,7 +35,9 @@ impl<T> Decided<T> {
             (Request::Patch(change), None) => Ok(Self { on: write.on, patch: Some(change), said }),
             (
                 Request::Create(_)
+                | Request::Ensure { .. }
                 | Request::Try(_)
+                | Request::Merge(_)
                 | Request::Status(_)
                 | Request::Delete(_)
                 | Request::Look

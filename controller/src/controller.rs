@@ -311,7 +311,7 @@ impl Controller {
                     retries.succeeded(&key);
                     memory.certain(&step.write);
                     at_once |= step.write.is_dry_run();
-                    if let Some(note) = step.done.clone() {
+                    if let Some(note) = step.write.tells.clone() {
                         self.events.say(note);
                     }
                 }

@@ -169,7 +169,10 @@ fn carry_out(snapshot: Snapshot, write: &Write) -> Snapshot {
                 Err(_) => snapshot,
             }
         }
-        Request::Try(_) | Request::Look | Request::Absent { .. } => snapshot,
+        // None of these changes a workload's own objects.
+        Request::Try(_) | Request::Merge(_) | Request::Ensure { .. } | Request::Look | Request::Absent { .. } => {
+            snapshot
+        }
         Request::Delete(_) => {
             let mut objects = snapshot.objects.clone();
             objects.retain(|object| object.view.id != write.on);

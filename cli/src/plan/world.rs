@@ -8,10 +8,11 @@ use hitless_api::pod::{ConditionView, PodView};
 use hitless_api::{Change, Grant, MicroTime, Outcome, Phase, PostCheck, Transition, TransitionResult};
 use hitless_gate::{Answer, Approval, Approvals, Question};
 use hitless_rollout::Ask;
-use hitless_rollout::mode::Forecast;
-use hitless_rollout::round::{Round, Write};
-use hitless_rollout::snapshot::{Evidence, LedgerView, NodeTransitionView, OperationKey, Snapshot as Cluster, Version};
-use hitless_workloads::{World as Workloads, registry};
+use hitless_rollout::mode::{Forecast, ServiceView};
+use hitless_rollout::round::Round;
+use hitless_rollout::round::write::{ledger_of, service};
+use hitless_rollout::snapshot::{Evidence, LedgerView, NodeTransitionView, OperationKey, Snapshot as Cluster};
+use hitless_workloads::{World as Workloads, Write, registry};
 use jiff::Timestamp;
 
 /// Most pods that are made for a workload.
@@ -118,48 +119,26 @@ impl World {
 
     /// Carries out what the round writes for operations; says whether there was anything.
     pub(crate) fn write(&mut self, round: &Round) -> bool {
-        let mut has_written = false;
-        for step in &round.steps {
-            has_written |= match &step.write {
-                Write::Ledger(write) => {
-                    let version = write.version.clone().unwrap_or_else(unwritten);
-                    let ledger = LedgerView { namespace: write.namespace.clone(), version, spec: write.spec.clone() };
-                    self.cluster.ledgers.insert(write.namespace.clone(), Arc::new(ledger));
-                    true
-                }
-                Write::NodeTransition(write) => {
-                    let known = self.cluster.node_transitions.get(&write.node);
-                    let view = NodeTransitionView {
-                        node: write.node.clone(),
-                        version: write.version.clone().unwrap_or_else(unwritten),
-                        fence: write.fence.clone().or_else(|| known?.fence.clone()),
-                        spec: write.spec.clone(),
-                        agent: known.and_then(|known| known.agent.clone()),
-                        transitions: known.map(|known| known.transitions.clone()).unwrap_or_default(),
-                    };
-                    self.cluster.node_transitions.insert(write.node.clone(), Arc::new(view));
-                    true
-                }
-                Write::Service(write) => {
-                    let is_meant = |name: &str, namespace: &str| name == write.name && namespace == write.namespace;
-                    let mut services = self.cluster.services.iter_mut();
-                    services.find(|each| is_meant(&each.name, &each.namespace)).is_some_and(|service| {
-                        let service = Arc::make_mut(service);
-                        (service.open, service.held_by) = (write.open, write.mark.clone());
-                        true
-                    })
-                }
-                // What comes before the pods was written already, and what comes after them is of no interest.
-                Write::Workload(_)
-                | Write::Prefetch(_)
-                | Write::Companion(_)
-                | Write::InServiceFallback(_)
-                | Write::RuleStatus(_)
-                | Write::ProviderStatus(_)
-                | Write::RoleBinding(_) => false,
-            };
+        round.steps.iter().fold(false, |any, step| any | self.carry_out(&step.write))
+    }
+
+    /// What comes before the pods was written already, and what comes after them is of no interest.
+    fn carry_out(&mut self, write: &Write) -> bool {
+        let Cluster { ledgers, node_transitions, services, .. } = &mut self.cluster;
+        let ledger = ledger_of(write).and_then(|namespace| ledgers.get(namespace));
+        if let Some(ledger) = LedgerView::after(write, ledger.map(|known| &**known)) {
+            ledgers.insert(ledger.namespace.clone(), Arc::new(ledger));
+            return true;
         }
-        has_written
+        let node = node_transitions.get(&write.on.name);
+        if let Some(node) = NodeTransitionView::after(write, node.map(|known| &**known)) {
+            node_transitions.insert(node.node.clone(), Arc::new(node));
+            return true;
+        }
+        let Some((open, mark)) = service::content(write) else { return false };
+        let is_meant = |service: &ServiceView| service.name == write.on.name && service.namespace == write.on.namespace;
+        let service = services.iter_mut().find(|service| is_meant(service)).map(Arc::make_mut);
+        service.map(|service| (service.open, service.held_by) = (open, mark)).is_some()
     }
 
     /// The pod of this uid is going to be away for as long as is forecast.
@@ -184,10 +163,6 @@ impl World {
             operate(Arc::make_mut(pod), &grant, at);
         }
     }
-}
-
-fn unwritten() -> Version {
-    Version { uid: String::new(), resource_version: String::new() }
 }
 
 fn done(grant: &Grant, at: Timestamp) -> Transition {

@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hitless_api::Grant;
 use hitless_rollout::gate_cache::GateCache;
-use hitless_rollout::round::{Round, WaitReason, Write, round};
+use hitless_rollout::round::write::{node_content, service};
+use hitless_rollout::round::{Round, WaitReason, round};
 use hitless_rollout::snapshot::Snapshot as Cluster;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -112,12 +113,9 @@ fn granted(cluster: &Cluster, round: &Round) -> BTreeMap<String, Grant> {
         let mut known = cluster.node_transitions.values().flat_map(|node| &node.spec.grants);
         known.any(|known| known.id == grant.id && known.granted == grant.granted)
     };
-    let written = round.steps.iter().filter_map(|step| match &step.write {
-        Write::NodeTransition(write) => Some(&write.spec.grants),
-        _ => None,
-    });
-    let new = written.flatten().filter(|grant| !is_known(grant));
-    new.map(|grant| (grant.pod.uid.clone(), grant.clone())).collect()
+    let written = round.steps.iter().filter_map(|step| node_content(&step.write)).flat_map(|spec| spec.grants);
+    let new = written.filter(|grant| !is_known(grant));
+    new.map(|grant| (grant.pod.uid.clone(), grant)).collect()
 }
 
 /// Compares the two, and returns the reasons that came up.
@@ -127,7 +125,7 @@ fn compare(draw: &Draw) -> Result<BTreeSet<&'static str>, TestCaseError> {
     let decided = round(&cluster, &mut GateCache::new(snapshot.settings.clone()), now());
     prop_assert_eq!(decided.deposed, None);
     let granted = granted(&cluster, &decided);
-    let opens = decided.steps.iter().any(|step| matches!(&step.write, Write::Service(write) if write.open));
+    let opens = decided.steps.iter().any(|step| service::content(&step.write).is_some_and(|(open, _)| open));
     let mut reasons = BTreeSet::new();
     for name in &names {
         let said = printed(&snapshot, name);

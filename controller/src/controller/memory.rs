@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use hitless_api::ObjectRef;
 use hitless_rollout::gate_cache::GateCache;
 use hitless_rollout::reload::{Finds, NamespaceConfig, Uses};
-use hitless_rollout::round::Write;
 use hitless_rollout::snapshot::{AgentState, Evidence, OperationKey, OwnWrites, Snapshot};
+use hitless_workloads::Write;
 use jiff::Timestamp;
 
 /// What is remembered.
@@ -116,17 +116,17 @@ impl Memory {
 
     /// A write was not answered.
     pub fn uncertain(&mut self, write: &Write) {
-        write.unanswered(&mut self.own_writes);
+        self.own_writes.unanswered(write);
     }
 
     /// The API server does not want a write, in these words.
     pub fn refused(&mut self, write: &Write, words: &str, now: Timestamp) {
-        write.refused(words, &mut self.own_writes, now);
+        self.own_writes.refuse(write, words, now);
     }
 
     /// A write has succeeded.
     pub fn certain(&mut self, write: &Write) {
-        write.succeeded(&mut self.own_writes);
+        self.own_writes.succeeded(write);
     }
 }
 

@@ -13,7 +13,7 @@ const LONGEST: Duration = Duration::from_secs(30);
 /// A conflict on a version that the watch has not brought yet.
 const STALE: Duration = Duration::from_millis(100);
 
-/// Writes that must wait, by [`hitless_rollout::round::Write::key`]. `T` is a point in time.
+/// Writes that must wait, by [`hitless_workloads::Write::key`]. `T` is a point in time.
 pub struct Retries<T>(Pauses<String, T>);
 
 impl<T: Copy + Ord + Add<Duration, Output = T>> Default for Retries<T> {
@@ -80,12 +80,11 @@ impl<T: Copy + Ord + Add<Duration, Output = T>> Retries<T> {
 mod tests {
     use super::*;
     use hitless_api::TransitionLedgerSpec;
-    use hitless_rollout::round::{LedgerWrite, Write};
+    use hitless_rollout::round::write::ledger;
     use tokio::time::Instant;
 
     fn step(namespace: &str, needs: Vec<usize>) -> Step {
-        let write = LedgerWrite { namespace: namespace.into(), version: None, spec: TransitionLedgerSpec::default() };
-        Step { write: Write::Ledger(write), needs, done: None }
+        Step { write: ledger(namespace, None, TransitionLedgerSpec::default()), needs }
     }
 
     #[tokio::test]

@@ -178,19 +178,19 @@ fn places(steps: &[Step], after: Option<&str>) -> Vec<Place> {
 #[cfg(test)]
 mod tests {
     use hitless_api::{GroupKind, TransitionLedgerSpec};
-    use hitless_rollout::round::{LedgerWrite, Write};
+    use hitless_rollout::round::write;
+    use hitless_workloads::Write;
     use serde_json::json;
 
     use super::*;
 
     fn ledger(namespace: &str) -> Step {
-        let spec = TransitionLedgerSpec::default();
-        Step::alone(Write::Ledger(LedgerWrite { namespace: namespace.to_owned(), version: None, spec }))
+        Step::alone(write::ledger(namespace, None, TransitionLedgerSpec::default()))
     }
 
     fn pod(namespace: &str, name: &str) -> Step {
         let manifest = json!({"metadata": {"namespace": namespace, "name": name}});
-        Step::workload(hitless_workloads::Write::create("create-pod", &GroupKind::POD, manifest))
+        Step::alone(Write::create("create-pod", &GroupKind::POD, manifest))
     }
 
     fn begin(queue: &mut Queue<'_>, now: Instant) -> Vec<usize> {

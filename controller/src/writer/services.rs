@@ -2,9 +2,9 @@
 
 use hitless_api::TransitionLedger;
 use hitless_api::names;
-use hitless_rollout::round::{EndedHold, ServiceWrite};
 use hitless_runtime::write::{WriteError, Writes};
-use hitless_store::patching;
+use hitless_store::inputs::rows::Services;
+use hitless_workloads::{EndedHold, Write};
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::Api;
@@ -13,33 +13,30 @@ use kube::api::ListParams;
 use super::Writer;
 
 impl Writer {
-    pub(super) async fn service(&self, write: &ServiceWrite) -> Result<(), WriteError> {
-        if let Some(ended) = &write.ended {
+    pub(super) async fn service(&self, write: &Write, api: Api<Service>) -> Result<(), WriteError> {
+        if let Some(ended) = &write.once {
             self.may_close(write, ended).await?;
         }
-        let api: Api<Service> = Api::namespaced(self.client.clone(), &write.namespace);
-        let (params, patch) = (patching(), write.patch());
-        let stored = self.writes.send("services", api.patch(&write.name, &params, &patch)).await;
-        if matches!(stored, Err(WriteError::Conflict { .. })) {
-            // Whether a Service is open is not decided on a version that is known to be old.
-            if let Some(current) = Writes::read(api.get_opt(&write.name)).await? {
-                self.caches.inputs.services.put(current);
-            }
+        let done = self.one::<Services>(write, api.clone(), "services").await;
+        // Whether a Service is open is not decided on a version that is known to be old.
+        if matches!(done, Err(WriteError::Conflict { .. }))
+            && let Some(current) = Writes::read(api.get_opt(&write.on.name)).await?
+        {
+            self.caches.inputs.services.put(current);
         }
-        self.caches.inputs.services.put(stored?);
-        Ok(())
+        done
     }
 
     /// What only the API server can say of a Service that is to be closed.
-    async fn may_close(&self, write: &ServiceWrite, ended: &EndedHold) -> Result<(), WriteError> {
-        let ledgers: Api<TransitionLedger> = Api::namespaced(self.client.clone(), &write.namespace);
+    async fn may_close(&self, write: &Write, ended: &EndedHold) -> Result<(), WriteError> {
+        let ledgers: Api<TransitionLedger> = Api::namespaced(self.client.clone(), &write.on.namespace);
         let ledger = Writes::read(ledgers.get_opt(names::LEDGER)).await?;
         if !ended.is_over(ledger.as_ref().map(|ledger| &ledger.spec)) {
             return Err(WriteError::Conflict { message: "its operation has begun again".to_owned() });
         }
         let Some(uid) = &ended.serving else { return Ok(()) };
-        let slices: Api<EndpointSlice> = Api::namespaced(self.client.clone(), &write.namespace);
-        let of_it = ListParams::default().labels(&format!("kubernetes.io/service-name={}", write.name));
+        let slices: Api<EndpointSlice> = Api::namespaced(self.client.clone(), &write.on.namespace);
+        let of_it = ListParams::default().labels(&format!("kubernetes.io/service-name={}", write.on.name));
         let slices = Writes::read(slices.list(&of_it)).await;
         // Without an answer nothing is known, and the time decides.
         if !slices.is_ok_and(|slices| is_serving(&slices.items, uid)) {

@@ -4,10 +4,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hitless_api::{GroupKind, TransitionLedgerSpec};
+use hitless_rollout::round::write;
 use hitless_runtime::watch;
 use hitless_workloads::Installed;
 use http_body_util::BodyExt as _;
 use kube::client::Body;
+use serde_json::json;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
@@ -41,12 +43,11 @@ fn writer(answered: &Answered) -> Writer {
 
 fn pod(namespace: &str, name: &str) -> Step {
     let manifest = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": namespace, "name": name}});
-    Step::workload(hitless_workloads::Write::create("create-pod", &GroupKind::POD, manifest))
+    Step::alone(Write::create("create-pod", &GroupKind::POD, manifest))
 }
 
 fn ledger(namespace: &str) -> Step {
-    let spec = TransitionLedgerSpec::default();
-    Step::alone(Write::Ledger(LedgerWrite { namespace: namespace.to_owned(), version: None, spec }))
+    Step::alone(write::ledger(namespace, None, TransitionLedgerSpec::default()))
 }
 
 #[tokio::test(start_paused = true)]

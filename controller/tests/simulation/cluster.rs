@@ -11,18 +11,16 @@ use hitless_api::{Grant, PodTransitionRuleSpec};
 use hitless_gate::{Budget, DisruptionBudget};
 use hitless_rollout::mode::ServiceView;
 use hitless_rollout::prefetch::{NamePool, NodeImages, PrefetchView};
-use hitless_rollout::round::Write;
 use hitless_rollout::snapshot::{
     AgentState, BindingView, LedgerView, NodePressure, NodeTransitionView, NodeView, RuleView, Snapshot, Version,
 };
 use hitless_workloads::image::unpinned;
-use hitless_workloads::{Installed, registry};
+use hitless_workloads::{Installed, Write, registry};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use kube::api::Patch;
 use serde_json::{Value, json};
 
 mod writes;
@@ -205,79 +203,13 @@ impl Cluster {
     /// What the API server does with one write; `false` if a precondition fails.
     pub(crate) fn write(&mut self, write: &Write) -> bool {
         let version = self.bump();
-        let fits = |known: Option<&Version>, wanted: Option<&Version>| known == wanted;
-        let stored = match write {
-            Write::Ledger(write) => {
-                let known = self.ledgers.get(&write.namespace).map(|ledger| &ledger.version);
-                fits(known, write.version.as_ref()).then(|| {
-                    let ledger = LedgerView {
-                        namespace: write.namespace.clone(),
-                        version: Version { uid: "uid-ledger".into(), resource_version: version.clone() },
-                        spec: write.spec.clone(),
-                    };
-                    self.ledgers.insert(write.namespace.clone(), ledger);
-                    "ledger"
-                })
-            }
-            Write::NodeTransition(write) => {
-                let known = self.transitions.get(&write.node).cloned();
-                fits(known.as_ref().map(|each| &each.version), write.version.as_ref()).then(|| {
-                    let next = NodeTransitionView {
-                        node: write.node.clone(),
-                        version: Version { uid: format!("uid-t-{}", write.node), resource_version: version.clone() },
-                        fence: write.fence.clone().or_else(|| known.as_ref().and_then(|each| each.fence.clone())),
-                        spec: write.spec.clone(),
-                        agent: known.as_ref().and_then(|each| each.agent.clone()),
-                        transitions: known.map(|each| each.transitions.clone()).unwrap_or_default(),
-                    };
-                    self.transitions.insert(write.node.clone(), next);
-                    "node-transition"
-                })
-            }
-            Write::Workload(write) => self.request(write, &version).then_some("workload"),
-            Write::Service(write) => {
-                let service = self.services.get_mut(&write.name).unwrap();
-                let Patch::Json::<Value>(patch) = write.patch() else { panic!("no JSON patch") };
-                json_patch::patch(service, &patch).is_ok().then(|| {
-                    service["metadata"]["resourceVersion"] = json!(version);
-                    // The API server stores no empty map.
-                    if service["metadata"]["annotations"] == json!({}) {
-                        service["metadata"].as_object_mut().unwrap().remove("annotations");
-                    }
-                    "service"
-                })
-            }
-            Write::Prefetch(write) => self.prefetch(write).then_some("prefetch"),
-            Write::Companion(write) => self.companion(write).then_some("companion"),
-            Write::RoleBinding(write) => self.ledgers.get(&write.namespace).map(|ledger| {
-                let (namespace, ledger_uid) = (write.namespace.clone(), Some(ledger.version.uid.clone()));
-                let view = BindingView { namespace: namespace.clone(), ledger_uid, binds: true };
-                self.bindings.insert(namespace, Arc::new(view));
-                "role-binding"
-            }),
-            Write::InServiceFallback(write) => {
-                let is_meant = |pod: &&mut Value| {
-                    pod["metadata"]["uid"] == write.pod.uid.as_str()
-                        && pod["metadata"]["resourceVersion"] == write.resource_version.as_str()
-                };
-                let mut pods = self.pods.values_mut().chain(self.companions.values_mut());
-                pods.find(is_meant).map(|pod| {
-                    let conditions = pod["status"]["conditions"].as_array_mut().unwrap();
-                    conditions.push(json!({"type": "hitless.dev/InService", "status": "True"}));
-                    "in-service-fallback"
-                })
-            }
-            Write::ProviderStatus(_) => None,
-            Write::RuleStatus(write) => self.rules.iter_mut().find(|rule| rule.version == write.version).map(|rule| {
-                rule.status = Some(write.status.clone());
-                rule.version.resource_version = version;
-                "rule-status"
-            }),
-        };
-        stored.is_some_and(|kind| {
+        let is_done = self.serve(write, version).is_ok();
+        // Writes with a subject of their own are known by their verb, all others are a workload's.
+        let kind = if write.subject.is_some() { write.verb } else { "workload" };
+        if is_done {
             *self.written.entry(kind).or_default() += 1;
-            true
-        })
+        }
+        is_done
     }
 
     /// The owner lets companions run.

@@ -5,11 +5,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use hitless_api::names::IN_SERVICE;
+use hitless_api::traffic_provider::TrafficProviderStatus;
 use hitless_api::{Grant, TrafficProvider, WaitPoint};
 use hitless_rollout::gate_cache::GateCache;
 use hitless_rollout::mode::ServiceView;
 use hitless_rollout::pools::{Backend, BackendState, Owner, PoolKey, PoolReading, PoolWish, Stand};
-use hitless_rollout::round::{Round, Write, round};
+use hitless_rollout::round::{Round, round};
 use hitless_rollout::snapshot::Snapshot;
 use k8s_openapi::api::core::v1::Service;
 use serde_json::{Value, json};
@@ -267,10 +268,8 @@ fn the_state_of_a_pool_is_reported_when_it_changes() {
     let mut story = Story::new();
     let status = |story: &Story| {
         let steps = story.round().steps;
-        steps.into_iter().find_map(|step| match step.write {
-            Write::ProviderStatus(write) => Some(write.status),
-            _ => None,
-        })
+        let write = steps.into_iter().map(|step| step.write).find(|write| write.verb == "provider-status")?;
+        write.content::<TrafficProviderStatus>("/status")
     };
     let read = status(&story).unwrap();
     assert_eq!(serde_json::to_value(read.pools[0].state).unwrap(), "Read");

@@ -2,8 +2,10 @@
 
 use hitless_controller::controller::memory::Memory;
 use hitless_rollout::gate_cache::GateCache;
-use hitless_rollout::round::{Write, round};
+use hitless_rollout::round::round;
+use hitless_rollout::round::write::ledger_of;
 use hitless_rollout::snapshot::{Evidence, Snapshot};
+use hitless_workloads::Write;
 
 use crate::cluster::{Cluster, view};
 
@@ -125,7 +127,7 @@ impl TestController {
             if matches!(writing, Writing::Killed(after) if index >= after) {
                 break;
             }
-            let is_binding = matches!(step.write, Write::RoleBinding(_));
+            let is_binding = step.write.verb == "role-binding";
             counted += usize::from(!is_binding);
             let ready = step.needs.iter().all(|needed| succeeded.get(*needed) == Some(&true));
             if ready && !is_binding && matches!(writing, Writing::Unanswered(which) if which == index) {
@@ -148,23 +150,23 @@ impl TestController {
     fn remember(&mut self, cluster: &Cluster, write: &Write) {
         self.memory.certain(write);
         let now = cluster.snapshot();
-        match write {
-            Write::Ledger(write) => {
-                let ledger = now.ledgers[&write.namespace].clone();
-                self.cache.ledgers.insert(write.namespace.clone(), ledger);
+        match &*write.on.group_kind.kind {
+            "TransitionLedger" => {
+                let ledger = ledger_of(write).and_then(|namespace| now.ledgers.get_key_value(namespace));
+                self.cache.ledgers.extend(ledger.map(|(namespace, ledger)| (namespace.clone(), ledger.clone())));
             }
-            Write::NodeTransition(write) => {
-                let node = now.node_transitions[&write.node].clone();
-                self.cache.node_transitions.insert(write.node.clone(), node);
+            "NodeTransition" => {
+                let node = now.node_transitions[&write.on.name].clone();
+                self.cache.node_transitions.insert(write.on.name.clone(), node);
             }
-            Write::Workload(write) if write.on.group_kind.is("", "Pod") => self.cache.pods = now.pods,
-            Write::Workload(_) => self.cache.objects = now.objects,
-            Write::RuleStatus(_) => self.cache.rules = now.rules,
-            Write::Service(_) => self.cache.services = now.services,
-            Write::Prefetch(_) => self.cache.prefetches = now.prefetches,
-            Write::Companion(_) => (self.cache.pods, self.cache.companions) = (now.pods, now.companions),
-            Write::RoleBinding(_) => self.cache.bindings = now.bindings,
-            Write::InServiceFallback(_) | Write::ProviderStatus(_) => {}
+            "Pod" if write.verb == "prefetch" => self.cache.prefetches = now.prefetches,
+            "Pod" if write.verb == "companion" => (self.cache.pods, self.cache.companions) = (now.pods, now.companions),
+            "Pod" if write.verb != "in-service-fallback" => self.cache.pods = now.pods,
+            "PodTransitionRule" => self.cache.rules = now.rules,
+            "Service" => self.cache.services = now.services,
+            "RoleBinding" => self.cache.bindings = now.bindings,
+            "Pod" | "TrafficProvider" => {}
+            _ => self.cache.objects = now.objects,
         }
     }
 

@@ -19,6 +19,12 @@ impl JsonPatch {
         Self::default().test(&["metadata", "uid"], uid)
     }
 
+    /// A patch of exactly this version of the object.
+    #[must_use]
+    pub fn at(uid: &str, resource_version: &str) -> Self {
+        Self::of(uid).test(&["metadata", "resourceVersion"], resource_version)
+    }
+
     /// The value at `path` must be this one, else nothing is written. `null` stands for "absent" where the parent exists.
     #[must_use]
     pub fn test(self, path: &[&str], value: impl Into<Value>) -> Self {
@@ -66,6 +72,16 @@ impl JsonPatch {
     #[must_use]
     pub fn is_test(&self) -> bool {
         self.0.iter().all(|operation| matches!(operation, PatchOperation::Test(_)))
+    }
+
+    /// What it sets at this path, a JSON pointer.
+    #[must_use]
+    pub fn value(&self, path: &str) -> Option<&Value> {
+        self.0.iter().rev().find_map(|operation| match operation {
+            PatchOperation::Add(add) if add.path.as_str() == path => Some(&add.value),
+            PatchOperation::Replace(replace) if replace.path.as_str() == path => Some(&replace.value),
+            _ => None,
+        })
     }
 
     /// For [`kube::Api::patch`] and its relatives.

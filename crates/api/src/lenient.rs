@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use kube::Resource;
 use serde::de::{DeserializeOwned, Error};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Value, json};
 
 /// An object with a selector in its spec. If the rest of it can't be read, there are its metadata and whom it selects.
@@ -35,6 +35,13 @@ impl<'de, K: DeserializeOwned> Deserialize<'de> for Lenient<K> {
                 Ok(Self { object, unreadable: Some(format!("{} can't be read: {}", error.path(), error.inner())) })
             }
         }
+    }
+}
+
+/// What could be read of it.
+impl<K: Serialize> Serialize for Lenient<K> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.object.serialize(serializer)
     }
 }
 

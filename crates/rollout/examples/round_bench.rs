@@ -16,7 +16,8 @@ use hitless_rollout::foreign_manager::PresentManagers;
 use hitless_rollout::gate_cache::GateCache;
 use hitless_rollout::mode::PolicyView;
 use hitless_rollout::prefetch::{NamePool, NodeImages};
-use hitless_rollout::round::{Write, round};
+use hitless_rollout::round::round;
+use hitless_rollout::round::write::node_content;
 use hitless_rollout::snapshot::{AgentState, NodeView, RuleView, Snapshot};
 use hitless_workloads::{Component, Installed, registry};
 use jiff::Timestamp;
@@ -114,10 +115,9 @@ fn main() {
         let start = Instant::now();
         let decided = round(&snapshot, &mut cache, now);
         times.push(start.elapsed());
-        let is_granted = decided.steps.iter().any(|step| match &step.write {
-            Write::NodeTransition(write) => write.spec.grants.iter().any(|grant| grant.pod.namespace == "shop"),
-            _ => false,
-        });
+        let mut granted =
+            decided.steps.iter().filter_map(|step| node_content(&step.write)).flat_map(|spec| spec.grants);
+        let is_granted = granted.any(|grant| grant.pod.namespace == "shop");
         first_grant = first_grant.or(is_granted.then(|| begun.elapsed()));
     }
     let first = times.first().copied().unwrap_or_default();

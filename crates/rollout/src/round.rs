@@ -34,7 +34,7 @@ mod reserve;
 mod stand_in;
 mod wait_reason;
 mod words;
-mod write;
+pub mod write;
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -59,10 +59,7 @@ pub use pool_wait::PoolWait;
 pub use wait_reason::companion::Companion;
 pub use wait_reason::{Behind, NotFetched, WaitReason, no_agent, unfit};
 pub use words::{unblock, words};
-pub use write::{
-    CompanionWrite, EndedHold, InServiceFallback, LedgerWrite, NodeTransitionWrite, PrefetchWrite, ProviderStatusWrite,
-    RoleBindingWrite, RuleStatusWrite, ServiceWrite, Step, WithoutAgent, Write,
-};
+pub use write::{FENCE, Step};
 
 use draft::Draft;
 use facts::Facts;
@@ -73,9 +70,6 @@ use grants::Granted;
 use crate::Ask;
 use crate::gate_cache::GateCache;
 use crate::snapshot::Snapshot;
-
-/// Annotation on a NodeTransition that names the reservations for which there is, and by this write will be, no grant in it.
-pub const FENCE: &str = "hitless.dev/fence";
 
 /// What a round decided.
 #[derive(Clone, Debug, Default)]

@@ -4,6 +4,7 @@ mod binding;
 mod left_out;
 mod namespaces;
 mod observer;
+mod own_writes;
 mod read;
 mod reported;
 mod selections;
@@ -32,6 +33,7 @@ pub use binding::{AGENT_ROLE, BindingView};
 pub use hitless_api::Version;
 pub use left_out::{LeftOut, Unread};
 pub use namespaces::{Namespaces, is_ours};
+pub use own_writes::{OwnWrites, Refusal};
 pub use read::agents;
 pub(crate) use read::{is_agent, is_agents};
 
@@ -291,75 +293,6 @@ impl Unknown {
     pub(crate) fn lists(&self, namespace: &str) -> bool {
         self.outside.as_deref().is_none_or(|only| only == namespace)
     }
-}
-
-/// What became of the writes of this term, as far as objects do not show it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OwnWrites {
-    /// Nodes whose NodeTransition was written without an answer: the write may still arrive, until a later one to it has succeeded.
-    pub unanswered_nodes: BTreeSet<String>,
-    /// Namespaces whose ledger was written without an answer.
-    pub unanswered_ledgers: BTreeSet<String>,
-    /// Writes that the API server did not accept: of prefetch pods by [`crate::prefetch::Pull::key`].
-    pub refused: BTreeMap<String, Refusal>,
-    /// Dry runs that it has accepted; `None`: nobody makes any, and all is taken to be accepted.
-    pub accepted: Option<BTreeSet<String>>,
-}
-
-/// What the API server does not accept.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Refusal {
-    /// Its words of the last attempt.
-    pub words: String,
-    /// How often in a row it has said no.
-    pub tries: u32,
-    /// When it did so last.
-    pub at: Timestamp,
-    /// Of a prefetch pod: its namespace, and the image that it was to fetch.
-    pub image: Option<(String, String)>,
-}
-
-impl Refusal {
-    /// After so long it is worth another try: quotas, policies and the objects themselves change.
-    pub(crate) const COUNTS_FOR: SignedDuration = SignedDuration::from_mins(5);
-    /// Words of the API server's admission plugins ResourceQuota and LimitRanger (`plugin/pkg/admission`).
-    const ABOUT_ROOM: [&str; 4] = ["exceeded quota", "failed quota", "per Container", "per Pod"];
-
-    /// Whether it still counts.
-    #[must_use]
-    pub fn counts(&self, now: Timestamp) -> bool {
-        now.duration_since(self.at) < Self::COUNTS_FOR
-    }
-
-    /// Whether it speaks of room, and so neither of the image nor of the form of the pod.
-    #[must_use]
-    pub fn is_about_room(&self) -> bool {
-        Self::ABOUT_ROOM.iter().any(|about| self.words.contains(about))
-    }
-
-    /// Whether some webhook can't be asked without being told of a real pod (`sideEffects`): it may accept that.
-    fn is_about_dry_runs(&self) -> bool {
-        self.words.contains("does not support dry run")
-    }
-}
-
-impl OwnWrites {
-    /// Of a leader that has just begun.
-    #[must_use]
-    pub fn of_new_term() -> Self {
-        Self { accepted: Some(BTreeSet::new()), ..Self::default() }
-    }
-
-    /// Dry runs that say nothing against the pod: it would be accepted, as far as they tell.
-    pub(crate) fn accepted(&self) -> Option<BTreeSet<String>> {
-        let unsaid = self.refused.iter().filter(|(_, refusal)| refusal.is_about_room() || refusal.is_about_dry_runs());
-        Some(self.accepted.as_ref()?.iter().chain(unsaid.map(|(key, _)| key)).cloned().collect())
-    }
-
-    /// So many refusals are remembered.
-    pub(crate) const MAX_REFUSED: usize = 1000;
-    /// So many characters of each.
-    pub(crate) const LONGEST_REFUSAL: usize = 400;
 }
 
 impl Snapshot {

@@ -1,5 +1,5 @@
-//! The API server as controller and command line read and write it: what rounds look at, single writes to objects of workloads and to
-//! pods, and what is put back when nobody looks after it any more.
+//! The API server as controller and command line read and write it: what rounds look at, the function that sends a write,
+//! and what is put back when nobody looks after it any more.
 
 pub mod inputs;
 mod read;

@@ -13,7 +13,6 @@ use std::fmt;
 use std::time::Duration;
 
 use hitless_api::{ObjectRef, PodRef};
-use hitless_rollout::round::ServiceWrite;
 use hitless_runtime::write::{WriteError, Writes};
 use hitless_workloads::object::ReadError;
 use hitless_workloads::{Component, Write, registry};
@@ -66,7 +65,7 @@ pub enum Restore {
     /// Lifts a hold, or takes our labels off.
     Workload(Box<Write>),
     /// A Service that was opened for a Hold.
-    Close(ServiceWrite),
+    Close(Box<Write>),
     /// A pod that is out of service, or that nobody has put in service yet.
     Raise {
         /// The pod.
@@ -105,7 +104,11 @@ impl fmt::Display for Restore {
                 write!(f, "{group_kind} {namespace}/{name}: {}", write.verb)
             }
             Self::Close(write) => {
-                write!(f, "Service {}/{}: publishNotReadyAddresses as its owner has it", write.namespace, write.name)
+                write!(
+                    f,
+                    "Service {}/{}: publishNotReadyAddresses as its owner has it",
+                    write.on.namespace, write.on.name
+                )
             }
             Self::Raise { pod, .. } => write!(f, "Pod {}/{}: back in service", pod.namespace, pod.name),
             Self::Lower { pod, .. } => write!(f, "Pod {}/{} (companion): out of service", pod.namespace, pod.name),

@@ -1,4 +1,4 @@
-//! Writes to pods and to workloads' objects: each becomes one request, whatever it is for.
+//! Each write becomes one request, whatever it is for.
 
 use std::fmt::Debug;
 
@@ -6,7 +6,7 @@ use hitless_api::names;
 use hitless_runtime::write::{WriteError, Writes};
 use hitless_workloads::{Request, Write};
 use kube::Api;
-use kube::api::{DeleteParams, PatchParams, PostParams, Preconditions, PropagationPolicy};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -41,6 +41,25 @@ pub async fn send<K: Written>(writes: &Writes, target: &Target<K>, write: &Write
         Request::Patch(patch) => {
             let patch = patch.clone().build();
             writes.send(resource, api.patch(name, &patching(), &patch)).await.map(Some)
+        }
+        Request::Merge(patch) => {
+            let patch = Patch::Merge(patch);
+            writes.send(resource, api.patch(name, &patching(), &patch)).await.map(Some)
+        }
+        Request::Ensure { object, otherwise, .. } => {
+            let wanted: K = parsed(object)?;
+            match writes.send(resource, api.create(&creating(), &wanted)).await {
+                // There is one that the watch has not told of yet, or one that says something else.
+                Err(error @ WriteError::Conflict { .. }) => {
+                    let there = Writes::read(api.get_opt(name)).await?.ok_or(error)?;
+                    let is_deleting = there.meta().deletion_timestamp.is_some();
+                    let says = |there: &Value| includes(there, object) && !is_deleting;
+                    let is_as_good = serde_json::to_value(&there).is_ok_and(|there| says(&there));
+                    let other = || WriteError::Invalid { message: otherwise.clone() };
+                    is_as_good.then_some(Some(there)).ok_or_else(other)
+                }
+                stored => stored.map(Some),
+            }
         }
         Request::Status(patch) => {
             let patch = patch.clone().build();
@@ -116,6 +135,43 @@ pub fn patching() -> PatchParams {
     PatchParams { field_manager: Some(names::CONTROLLER.to_owned()), ..PatchParams::default() }
 }
 
+/// Whether an object says all that `wanted` says. What it says besides is the API server's or somebody else's.
+fn includes(object: &Value, wanted: &Value) -> bool {
+    match (object, wanted) {
+        (Value::Object(all), Value::Object(wanted)) => {
+            wanted.iter().all(|(name, value)| all.get(name).is_some_and(|known| includes(known, value)))
+        }
+        (Value::Array(all), Value::Array(wanted)) => {
+            wanted.iter().all(|value| all.iter().any(|known| includes(known, value)))
+        }
+        _ => object == wanted,
+    }
+}
+
 fn parsed<K: Written>(object: &Value) -> Result<K, WriteError> {
     serde_json::from_value(object.clone()).map_err(|error| WriteError::Invalid { message: error.to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_is_there_already_is_as_good_if_it_says_all_that_is_wanted() {
+        let owner = |uid: &str| json!({"kind": "TransitionLedger", "name": "ledger", "uid": uid});
+        let binding = |owners: Value, role: &str, subjects: Value| json!({"metadata": {"ownerReferences": owners}, "roleRef": {"name": role}, "subjects": subjects});
+        let agent = json!({"kind": "ServiceAccount", "name": "hitless-agent"});
+        let wanted = binding(json!([owner("u")]), "operator", json!([agent]));
+        let other = json!({"kind": "User", "name": "other"});
+        for (there, expected, why) in [
+            (binding(json!([other, owner("u")]), "operator", json!([other, agent])), true, "it says more"),
+            (binding(json!([owner("v")]), "operator", json!([agent])), false, "an earlier ledger owns it"),
+            (binding(json!([owner("u")]), "view", json!([agent])), false, "another role"),
+            (binding(json!([owner("u")]), "operator", json!([other])), false, "for others only"),
+            (json!({"metadata": {}, "roleRef": {"name": "operator"}}), false, "for nobody"),
+        ] {
+            assert_eq!(includes(&there, &wanted), expected, "{why}");
+        }
+    }
 }

@@ -76,4 +76,4 @@ pub use switch::{Installed, Switch};
 pub use template::Template;
 pub use version::{Undo, Version, WayBack};
 pub use world::World;
-pub use write::{Deletion, Request, Write};
+pub use write::{Deletion, EndedHold, Request, Write};

@@ -1,9 +1,15 @@
-//! A write to a pod or a workload's object, as data. It applies to exactly the version that it was decided on.
+//! A write, as data. It applies to exactly the version that it was decided on.
+
+mod ended_hold;
 
 use hitless_api::event::EventNote;
+use hitless_api::names::{CLUSTER_LEDGER, GROUP};
 use hitless_api::pod::PodView;
 use hitless_api::{GroupKind, JsonPatch, ObjectRef, PodRef};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
+
+pub use ended_hold::EndedHold;
 
 use crate::object::Object;
 use crate::removal::MayGo;
@@ -21,6 +27,10 @@ pub struct Write {
     pub tells: Option<EventNote>,
     /// [`Self::key`] of writes of the same plan, before this one: without the success of all this one is not made.
     pub needs: Vec<String>,
+    /// What has to be over, as the API server says right before the request.
+    pub once: Option<EndedHold>,
+    /// What it is about, if not the object: attempts that have names of their own are about the same.
+    pub subject: Option<String>,
 }
 
 /// What is asked of the API server. Every request fails if the object is not as it was when this was decided, except a creation,
@@ -29,10 +39,21 @@ pub struct Write {
 pub enum Request {
     /// POST of this object.
     Create(Value),
+    /// POST of this object. One of its name that is there already is as good, if it says all that this one does.
+    Ensure {
+        /// The object, owned by `owner`.
+        object: Value,
+        /// Without a uid: a write before this one makes it, so whoever sends looks it up.
+        owner: ObjectRef,
+        /// What is wrong where one is there that says something else.
+        otherwise: String,
+    },
     /// POST of this object as a dry run: fails if it would not be accepted, and not where one of that name is there already.
     Try(Value),
     /// A JSON patch that tests uid and resourceVersion.
     Patch(JsonPatch),
+    /// A merge patch with uid and resourceVersion. It leaves alone what it does not name.
+    Merge(Value),
     /// The same of the subresource `status`.
     Status(JsonPatch),
     /// DELETE, in the background, with a precondition on uid and, if it matters, the version that was decided on.
@@ -75,23 +96,19 @@ impl Deletion {
 
 /// The beginning of a patch of `pod` as it was seen.
 pub(crate) fn patch_of_pod(pod: &PodView) -> JsonPatch {
-    tested(&pod.id.uid, &pod.resource_version)
-}
-
-fn tested(uid: &str, resource_version: &str) -> JsonPatch {
-    JsonPatch::of(uid).test(&["metadata", "resourceVersion"], resource_version)
+    JsonPatch::at(&pod.id.uid, &pod.resource_version)
 }
 
 impl Write {
     /// It needs no other, and nobody is told.
     #[must_use]
     pub const fn new(verb: &'static str, on: ObjectRef, request: Request) -> Self {
-        Self { verb, on, request, tells: None, needs: Vec::new() }
+        Self { verb, on, request, tells: None, needs: Vec::new(), once: None, subject: None }
     }
 
     /// A patch of `object` as it was seen; `change` adds to its tests.
     pub(crate) fn patch(verb: &'static str, object: &Object, change: impl FnOnce(JsonPatch) -> JsonPatch) -> Self {
-        let tested = tested(&object.id.uid, &object.resource_version);
+        let tested = JsonPatch::at(&object.id.uid, &object.resource_version);
         Self::new(verb, object.id.clone(), Request::Patch(change(tested)))
     }
 
@@ -101,7 +118,7 @@ impl Write {
         object: &Object,
         change: impl FnOnce(JsonPatch) -> JsonPatch,
     ) -> Self {
-        let tested = tested(&object.id.uid, &object.resource_version);
+        let tested = JsonPatch::at(&object.id.uid, &object.resource_version);
         Self::new(verb, object.id.clone(), Request::Status(change(tested)))
     }
 
@@ -212,8 +229,75 @@ impl Write {
         match &self.request {
             Request::Look | Request::Absent { .. } => true,
             Request::Patch(patch) => patch.is_test(),
-            Request::Create(_) | Request::Try(_) | Request::Status(_) | Request::Delete(_) => false,
+            Request::Create(_)
+            | Request::Ensure { .. }
+            | Request::Try(_)
+            | Request::Merge(_)
+            | Request::Status(_)
+            | Request::Delete(_) => false,
         }
+    }
+
+    /// Whether no watch tells that it has succeeded: a dry run. Whoever gets the answer decides again at once.
+    #[must_use]
+    pub const fn is_dry_run(&self) -> bool {
+        matches!(self.request, Request::Try(_))
+    }
+
+    /// Whether it makes a pod.
+    #[must_use]
+    pub fn makes_pod(&self) -> bool {
+        self.on.group_kind == GroupKind::POD && matches!(self.request, Request::Create(_))
+    }
+
+    /// The namespace that it is for; `None`: it is for several, or for the whole cluster.
+    #[must_use]
+    pub fn namespace(&self) -> Option<&str> {
+        let is_clusters = self.on.name == CLUSTER_LEDGER && self.on.group_kind.is(GROUP, "TransitionLedger");
+        Some(self.on.namespace.as_str()).filter(|namespace| !namespace.is_empty() && !is_clusters)
+    }
+
+    /// What the object has in this place, a JSON pointer, once it has succeeded, if that is a part of the request.
+    #[must_use]
+    pub fn content<T: DeserializeOwned>(&self, pointer: &str) -> Option<T> {
+        let value = match &self.request {
+            Request::Create(object) | Request::Ensure { object, .. } | Request::Merge(object) => {
+                object.pointer(pointer)
+            }
+            Request::Patch(patch) | Request::Status(patch) => patch.value(pointer),
+            Request::Try(_) | Request::Delete(_) | Request::Look | Request::Absent { .. } => None,
+        };
+        T::deserialize(value?).ok()
+    }
+
+    /// With the uid of the owner, if that was not known; `made` looks it up. `None`: there is no such owner.
+    #[must_use]
+    pub fn owned_by(mut self, made: impl FnOnce(&ObjectRef) -> Option<String>) -> Option<Self> {
+        if let Request::Ensure { object, owner, .. } = &mut self.request
+            && owner.uid.is_empty()
+        {
+            owner.uid = made(owner)?;
+            object["metadata"]["ownerReferences"][0]["uid"] = owner.uid.as_str().into();
+        }
+        Some(self)
+    }
+
+    /// Only once this hold has ended.
+    #[must_use]
+    pub fn once(self, ended: EndedHold) -> Self {
+        Self { once: Some(ended), ..self }
+    }
+
+    /// Only after these writes, by their keys.
+    #[must_use]
+    pub fn needing(self, needs: impl IntoIterator<Item = String>) -> Self {
+        Self { needs: needs.into_iter().collect(), ..self }
+    }
+
+    /// With what it is about.
+    #[must_use]
+    pub fn about(self, subject: String) -> Self {
+        Self { subject: Some(subject), ..self }
     }
 
     /// With what people should know once it has succeeded.
@@ -225,6 +309,9 @@ impl Write {
     /// Names what is done to which object, the same for each attempt.
     #[must_use]
     pub fn key(&self) -> String {
+        if let Some(subject) = &self.subject {
+            return format!("{}/{subject}", self.verb);
+        }
         Self::key_of(self.verb, &self.on.group_kind, &self.on.namespace, &self.on.name)
     }
 

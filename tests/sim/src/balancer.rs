@@ -11,8 +11,9 @@ use hitless_api::TrafficProvider;
 use hitless_balancer::{Mark, Observation, Owner, ProviderError, Server, ServerState, Step, Weight, steps};
 use hitless_controller::traffic::{Seen, reading, wanted};
 use hitless_rollout::pools::{PoolKey, PoolReading, PoolWish, ProviderView};
-use hitless_rollout::round::ProviderStatusWrite;
 use hitless_rollout::snapshot::Version;
+use hitless_workloads::Write;
+use hitless_world::review;
 use serde_json::json;
 
 use crate::chance::Chance;
@@ -84,13 +85,12 @@ impl Balancer {
     }
 
     /// What a controller says of its pools.
-    pub(crate) fn report(&mut self, write: ProviderStatusWrite, version: Version) -> Result<(), Refusal> {
-        let mut named = self.providers.iter_mut().filter(|known| known.name == write.name);
+    pub(crate) fn report(&mut self, write: &Write, resource_version: String) -> Result<(), Refusal> {
+        let mut named = self.providers.iter_mut().filter(|known| known.name == write.on.name);
         let known = named.next().ok_or(Refusal::Gone)?;
-        if known.version != write.version {
-            return Err(Refusal::Conflict);
-        }
-        *known = Arc::new(ProviderView { version, status: Some(write.status), ..(**known).clone() });
+        review(write, Some(&known.version))?;
+        let version = Version { resource_version, ..known.version.clone() };
+        *known = Arc::new(ProviderView { version, status: write.content("/status"), ..(**known).clone() });
         Ok(())
     }
 

@@ -13,6 +13,7 @@ use hitless_controller::controller::retries::Retries;
 use hitless_rollout::gate_cache::GateCache;
 use hitless_rollout::round::{Explanation, Round, Step, explain};
 use hitless_rollout::snapshot::Snapshot;
+use jiff::Timestamp;
 
 use crate::balancer::Driver;
 use crate::checks::Seen;
@@ -46,6 +47,8 @@ pub(crate) struct Controller {
     unread: Option<(String, Micros, Micros)>,
     /// Decisions so far.
     pub(crate) rounds: u64,
+    /// When the last one was made, by its own clock.
+    decided: Timestamp,
     /// Whether the last decision was made in this term.
     has_decided: bool,
     /// The last decision, for people.
@@ -86,6 +89,7 @@ impl Controller {
             driver: Driver::default(),
             unread: None,
             rounds: 0,
+            decided: Timestamp::UNIX_EPOCH,
             has_decided: false,
             last: Round::default(),
             down_until: None,

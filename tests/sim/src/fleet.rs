@@ -162,7 +162,7 @@ impl World {
         let mut done = Vec::with_capacity(steps.len());
         for step in steps {
             let ready = step.needs.iter().all(|needed| done.get(*needed) == Some(&true));
-            let request = Request::Lead { write: Box::new(step.write), seen: None };
+            let request = Request::Lead { write: Box::new(step.write), seen: None, decided: self.server.stamp() };
             done.push(ready && matches!(self.server.serve(request, &mut self.checks), Answer::Stored(_)));
         }
     }

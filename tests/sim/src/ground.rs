@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use hitless_api::PodRef;
-use hitless_rollout::round::Write;
+use hitless_workloads::Write;
 
 use crate::balancer::Balancer;
 use crate::chance::Chance;
@@ -279,10 +279,9 @@ impl Ground {
 
 /// Whether the request may not arrive late: a write to an object that a native controller looks after, or a pod that is made.
 fn is_prompt(write: &Write) -> bool {
-    let Write::Workload(write) = write else { return false };
     let on = &write.on.group_kind;
-    let makes_a_pod = on.is("", "Pod") && matches!(write.request, hitless_workloads::Request::Create(_));
-    makes_a_pod || on.group == "apps" && on.kind != "ControllerRevision"
+    let is_workloads = write.subject.is_none();
+    is_workloads && write.makes_pod() || on.group == "apps" && on.kind != "ControllerRevision"
 }
 
 /// For the trace.

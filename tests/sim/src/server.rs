@@ -2,7 +2,6 @@
 
 mod admission;
 mod colla_sets;
-mod companions;
 mod images;
 mod lead;
 mod objects;
@@ -17,9 +16,10 @@ use hitless_api::pod::PodView;
 use hitless_api::{NodeTransition, NodeTransitionStatus, PodRef};
 use hitless_rollout::mode::{PolicyView, ServiceView};
 use hitless_rollout::prefetch::PrefetchView;
-use hitless_rollout::round::Write;
 use hitless_rollout::snapshot::{BindingView, LedgerView, NodeTransitionView, NodeView, RuleView, Version};
 use hitless_runtime::write::WriteError;
+use hitless_workloads::Write;
+use hitless_world::Refused;
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -87,8 +87,8 @@ pub(crate) enum Told {
 
 /// A request of one of ours.
 pub(crate) enum Request {
-    /// A step of a controller's round.
-    Lead { write: Box<Write>, seen: Option<Arc<Seen>> },
+    /// A step of a controller's round, and the time by its clock when it was decided.
+    Lead { write: Box<Write>, seen: Option<Arc<Seen>>, decided: Timestamp },
     /// A fresh read of a pod.
     Read(PodRef),
     /// A fresh read of a NodeTransition.
@@ -118,6 +118,15 @@ pub(crate) enum Refusal {
     Gone,
     Denied(&'static str),
     Transient,
+}
+
+impl From<Refused> for Refusal {
+    fn from(why: Refused) -> Self {
+        match why {
+            Refused::Conflict => Self::Conflict,
+            Refused::NotFound => Self::Gone,
+        }
+    }
 }
 
 impl Refusal {
@@ -290,9 +299,9 @@ impl Server {
             return Answer::Refused(Refusal::Transient);
         }
         let done = match request {
-            Request::Lead { write, seen } => {
+            Request::Lead { write, seen, decided } => {
                 let key = kind_of(&write);
-                self.lead(*write, seen.as_deref(), checks).inspect(|_| self.count(key))
+                self.lead(&write, seen.as_deref(), decided, checks).inspect(|_| self.count(key))
             }
             Request::Read(pod) => {
                 let found = self.pods.get(pod.uid.as_str());
@@ -375,22 +384,21 @@ fn fits(known: &Version, wanted: &Version) -> bool {
 }
 
 fn kind_of(write: &Write) -> &'static str {
-    match write {
-        Write::Ledger(_) => "transitionledgers",
-        Write::NodeTransition(_) => "nodetransitions",
-        Write::RoleBinding(_) => "rolebindings",
-        Write::Workload(write) => match (&*write.on.group_kind.kind, &write.request) {
-            ("Pod", _) => "pods of CollaSets",
-            ("ResourceContext", _) => "resourcecontexts",
-            ("CollaSet", hitless_workloads::Request::Status(_)) => "collasets/status",
-            ("Deployment", hitless_workloads::Request::Status(_)) => "deployments/status",
-            _ => "workloads",
-        },
-        Write::Service(_) => "services",
-        Write::Prefetch(_) => "pods that fetch images",
-        Write::Companion(_) => "companion pods",
-        Write::InServiceFallback(_) => "pods/status",
-        Write::RuleStatus(_) => "podtransitionrules/status",
-        Write::ProviderStatus(_) => "trafficproviders/status",
+    let is_status = matches!(write.request, hitless_workloads::Request::Status(_));
+    match (&*write.on.group_kind.kind, write.verb) {
+        ("TransitionLedger", _) => "transitionledgers",
+        ("NodeTransition", _) => "nodetransitions",
+        ("RoleBinding", _) => "rolebindings",
+        ("Service", _) => "services",
+        ("PodTransitionRule", _) => "podtransitionrules/status",
+        ("TrafficProvider", _) => "trafficproviders/status",
+        ("Pod", "prefetch") => "pods that fetch images",
+        ("Pod", "companion") => "companion pods",
+        ("Pod", _) if is_status => "pods/status",
+        ("Pod", _) => "pods of CollaSets",
+        ("ResourceContext", _) => "resourcecontexts",
+        ("CollaSet", _) if is_status => "collasets/status",
+        ("Deployment", _) if is_status => "deployments/status",
+        _ => "workloads",
     }
 }

@@ -1,6 +1,6 @@
 //! What an API server makes of a request for an object.
 
-use hitless_api::JsonPatch;
+use hitless_api::{JsonPatch, Version};
 use hitless_workloads::{Request, Write};
 use json_patch::PatchOperation;
 use serde_json::{Value, json};
@@ -22,8 +22,23 @@ pub enum Refused {
 pub fn carry_out(write: &Write, known: Option<&Value>, version: &str, now: &str) -> Result<Option<Value>, Refused> {
     match (&write.request, known) {
         (Request::Create(_), Some(_)) => Err(Refused::Conflict),
-        (Request::Create(object), None) => Ok(Some(created(object.clone(), version, now))),
-        (Request::Patch(_) | Request::Status(_) | Request::Delete(_) | Request::Look, None) => Err(Refused::NotFound),
+        (Request::Create(object) | Request::Ensure { object, .. }, None) => {
+            Ok(Some(created(object.clone(), version, now)))
+        }
+        // Nobody makes one that says something else here.
+        (Request::Ensure { .. }, Some(known)) => Ok(Some(known.clone())),
+        (Request::Patch(_) | Request::Merge(_) | Request::Status(_) | Request::Delete(_) | Request::Look, None) => {
+            Err(Refused::NotFound)
+        }
+        (Request::Merge(patch), Some(known)) => {
+            let is_same = |name: &str| patch["metadata"][name] == known["metadata"][name];
+            if !is_same("uid") || !is_same("resourceVersion") {
+                return Err(Refused::Conflict);
+            }
+            let mut object = known.clone();
+            json_patch::merge(&mut object, patch);
+            Ok(Some(stored(known, object, version)))
+        }
         (Request::Patch(patch) | Request::Status(patch), Some(known)) => {
             Ok(Some(stored(known, patched(known, patch).ok_or(Refused::Conflict)?, version)))
         }
@@ -47,6 +62,15 @@ pub fn carry_out(write: &Write, known: Option<&Value>, version: &str, now: &str)
             if same { Ok(Some(known.clone())) } else { Err(Refused::Conflict) }
         }
     }
+}
+
+/// Whether the write is carried out on an object of which a harness keeps something else than JSON; `None`: there is none.
+///
+/// # Errors
+/// If a precondition does not hold.
+pub fn review(write: &Write, known: Option<&Version>) -> Result<(), Refused> {
+    let stub = |known: &Version| json!({"metadata": {"uid": known.uid, "resourceVersion": known.resource_version}, "spec": {}, "status": {"conditions": []}});
+    carry_out(write, known.map(stub).as_ref(), "", "").map(drop)
 }
 
 /// The object after the patch; `None` if a test fails. For the API server a test for null is one for absence, which RFC 6902 does not

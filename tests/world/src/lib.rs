@@ -7,5 +7,5 @@ pub mod kubelet;
 pub mod native;
 mod object;
 
-pub use api_server::{Refused, carry_out};
+pub use api_server::{Refused, carry_out, review};
 pub use object::{WorkloadObject, object_key};

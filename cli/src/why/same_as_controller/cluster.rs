@@ -7,8 +7,10 @@ use hitless_api::pod::PodView;
 use hitless_api::{Grant, PodRef, TransitionLedgerSpec};
 use hitless_rollout::gate_cache::GateCache;
 use hitless_rollout::prefetch::{PrefetchState, PrefetchView, Pull};
-use hitless_rollout::round::{Write, round};
+use hitless_rollout::round::round;
+use hitless_rollout::round::write::ledger_of;
 use hitless_rollout::snapshot::{AgentState, LedgerView, NodePressure, NodeView, Version};
+use hitless_workloads::Write;
 use jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -308,9 +310,9 @@ fn grants(snapshot: &mut Snapshot, grants: &[Grant]) {
 fn happened(snapshot: &mut Snapshot, draw: &Draw) {
     match draw.past {
         Past::Nothing => {}
-        Past::Reserved => carry_out(snapshot, |write| matches!(write, Write::Ledger(_)), 1),
+        Past::Reserved => carry_out(snapshot, |write| ledger_of(write).is_some(), 1),
         Past::HalfReserved => {
-            carry_out(snapshot, |write| matches!(write, Write::Ledger(write) if !write.namespace.is_empty()), 1);
+            carry_out(snapshot, |write| ledger_of(write).is_some_and(|namespace| !namespace.is_empty()), 1);
         }
         Past::Granted => carry_out(snapshot, |_| true, 1),
         Past::Opened => carry_out(snapshot, |_| true, 2),

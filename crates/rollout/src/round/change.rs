@@ -3,18 +3,16 @@
 use std::collections::BTreeSet;
 
 use hitless_api::{Cancel, Grant, MicroTime, PodRef, Reservation, VerifySpec, WaitPoint};
+use hitless_workloads::Write;
 
 use crate::mode::ServiceView;
-use crate::round::write::{
-    CompanionWrite, EndedHold, InServiceFallback, LedgerWrite, PrefetchWrite, ProviderStatusWrite, RuleStatusWrite,
-};
 use crate::snapshot::OperationKey;
 
 /// One change to what stands in the API server.
 #[derive(Clone, Debug)]
 pub(crate) enum Change<'a> {
     /// This leader's epoch is written into the ledger of an earlier one.
-    TakeOver(LedgerWrite),
+    TakeOver(Write),
     /// The operation's reservation ends, in the ledger of its namespace and in the cluster's. That of another operation stays.
     /// Whoever decides it has the evidence.
     Release { namespace: &'a str, pod_uid: &'a str, operation: OperationKey },
@@ -46,20 +44,8 @@ pub(crate) enum Change<'a> {
     FenceNode { node: &'a str, fence: String },
     /// The operation holds its pod, or is about to, and needs these Services open.
     Hold { operation: String, services: Vec<&'a ServiceView> },
-    /// No operation needs the Service open any more.
-    CloseService { service: &'a ServiceView, ended: EndedHold },
-    /// A workload's object is written.
-    Workload(hitless_workloads::Write),
-    /// A pod that fetches an image is made or deleted.
-    Prefetch(PrefetchWrite),
-    /// A companion pod is made or deleted.
-    Companion(CompanionWrite),
-    /// InService is added where no agent is.
-    InServiceFallback(InServiceFallback),
-    /// A PodTransitionRule's status is not what it should be.
-    RuleStatus(RuleStatusWrite),
-    /// A TrafficProvider's status is not what it should be.
-    ProviderStatus(ProviderStatusWrite),
+    /// Anything else is written, on which nothing else in the round rests.
+    Write(Write),
 }
 
 impl Change<'_> {
@@ -67,7 +53,7 @@ impl Change<'_> {
     /// NodeTransition, only make older writes fail.
     pub(crate) fn namespace(&self) -> Option<&str> {
         match self {
-            Self::TakeOver(_) | Self::FenceNode { .. } | Self::ProviderStatus(_) => None,
+            Self::TakeOver(_) | Self::FenceNode { .. } => None,
             Self::Release { namespace, .. } | Self::FenceLedger { namespace, .. } => Some(namespace),
             Self::Reserve { pod, .. } => Some(&pod.namespace),
             Self::Grant { grant, .. } => Some(&grant.pod.namespace),
@@ -77,23 +63,15 @@ impl Change<'_> {
             | Self::PassPostCheck { grant, .. }
             | Self::Wait { grant, .. } => Some(&grant.pod.namespace),
             Self::Hold { services, .. } => services.first().map(|service| service.namespace.as_str()),
-            Self::CloseService { service, .. } => Some(&service.namespace),
-            Self::Workload(write) => Some(&write.on.namespace),
-            Self::Prefetch(PrefetchWrite::Create { pull, .. }) => Some(&pull.namespace),
-            Self::Companion(CompanionWrite::Create { namespace, .. }) => Some(namespace),
-            Self::Prefetch(PrefetchWrite::Delete(pod)) | Self::Companion(CompanionWrite::Delete { pod, .. }) => {
-                Some(&pod.namespace)
-            }
-            Self::InServiceFallback(write) => Some(&write.pod.namespace),
-            Self::RuleStatus(write) => Some(&write.namespace),
+            Self::Write(write) => write.namespace(),
         }
     }
 }
 
-/// uids of the workloads' objects that these write.
+/// uids of the objects that these write.
 pub(crate) fn written(changes: &[Change<'_>]) -> BTreeSet<String> {
     let uid = |change: &Change<'_>| match change {
-        Change::Workload(write) => Some(write.on.uid.clone()),
+        Change::Write(write) => Some(write.on.uid.clone()),
         _ => None,
     };
     changes.iter().filter_map(uid).collect()

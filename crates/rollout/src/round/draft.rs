@@ -10,11 +10,12 @@ use hitless_api::{
     Grant, NodeTransitionSpec, PodRef, PostCheck, Propagation, Reservation, TransitionLedgerSpec, WaitState,
 };
 use hitless_gate::LedgerError;
+use hitless_workloads::Write;
 use jiff::Timestamp;
 
 use crate::mode::ServiceView;
 use crate::round::change::Change;
-use crate::round::write::{ServiceWrite, Step, Write};
+use crate::round::write::{Step, service};
 use crate::snapshot::{NodeTransitionView, OperationKey, Snapshot};
 
 /// The next content of what a round writes. Phases read it; only changes alter it.
@@ -31,7 +32,7 @@ pub(crate) struct Draft<'a> {
     /// Services that must be open, with the operation that needs it.
     open: BTreeMap<(&'a str, &'a str), (&'a ServiceView, String)>,
     /// Writes that nothing in the round rests on.
-    others: Vec<Step>,
+    others: Vec<Write>,
 }
 
 #[derive(Clone, Default)]
@@ -70,7 +71,7 @@ impl<'a> Draft<'a> {
             return;
         }
         match change {
-            Change::TakeOver(write) => self.others.push(Step::alone(Write::Ledger(write))),
+            Change::TakeOver(write) | Change::Write(write) => self.others.push(write),
             Change::Release { namespace, pod_uid, operation } => {
                 self.release_in(CLUSTER, pod_uid, &operation);
                 self.release_in(namespace, pod_uid, &operation);
@@ -115,15 +116,6 @@ impl<'a> Draft<'a> {
                 }
                 self.holding.insert(operation);
             }
-            Change::CloseService { service, ended } => {
-                self.others.push(Step::alone(Write::Service(ServiceWrite::close(service).after(ended))));
-            }
-            Change::Workload(write) => self.others.push(Step::workload(write)),
-            Change::Prefetch(write) => self.others.push(Step::alone(Write::Prefetch(write))),
-            Change::Companion(write) => self.others.push(Step::alone(Write::Companion(write))),
-            Change::InServiceFallback(write) => self.others.push(Step::alone(Write::InServiceFallback(write))),
-            Change::ProviderStatus(write) => self.others.push(Step::alone(Write::ProviderStatus(write))),
-            Change::RuleStatus(write) => self.others.push(Step::alone(Write::RuleStatus(write))),
         }
     }
 
@@ -264,17 +256,18 @@ impl<'a> Draft<'a> {
     /// grants need; then the NodeTransitions, each only if the ledgers and RoleBindings behind its changes were written; then the Services that are opened, each only if the ledger of its namespace was;
     /// then those on which nothing rests, in the order of their changes.
     pub(crate) fn into_steps(self) -> Vec<Step> {
-        let mut steps = Vec::new();
-        let ledgers = steps::ledgers(&mut steps, self.snapshot, self.ledgers, &self.in_cluster);
-        let bindings = steps::bindings(&mut steps, self.snapshot, &self.nodes, &ledgers);
-        steps::nodes(&mut steps, self.snapshot, self.nodes, &ledgers, &bindings);
+        let mut writes = Vec::new();
+        let ledgers = steps::ledgers(&mut writes, self.snapshot, self.ledgers, &self.in_cluster);
+        let bindings = steps::bindings(&mut writes, self.snapshot, &self.nodes, &ledgers);
+        steps::nodes(&mut writes, self.snapshot, self.nodes, &ledgers, &bindings);
         let is_theirs = |(service, id): &&(&ServiceView, String)| service.open && service.mark() == Some(id.as_str());
-        for (service, id) in self.open.values().filter(|needed| !is_theirs(needed)) {
-            let needs = ledgers.get(service.namespace.as_str()).copied().into_iter().collect();
-            steps.push(Step { write: Write::Service(ServiceWrite::open(service, id)), needs, done: None });
-        }
-        steps::others(&mut steps, self.others);
-        steps
+        let opened = self.open.values().filter(|needed| !is_theirs(needed));
+        let with_ledger = |(service, id): &(&ServiceView, String)| {
+            service::open(service, id).needing(ledgers.get(service.namespace.as_str()).cloned())
+        };
+        writes.extend(opened.map(with_ledger));
+        writes.extend(self.others);
+        steps::in_places(writes)
     }
 }
 
@@ -292,6 +285,7 @@ fn propagation(node: &NodeTransitionView, grant: &Grant) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::round::write::ledger_content;
     use crate::snapshot::{LedgerView, Version};
     use hitless_api::MicroTime;
     use serde_json::json;
@@ -331,8 +325,8 @@ mod tests {
         let steps = draft.with(release()).with([reserve]).into_steps();
         let keys: Vec<String> = steps.iter().map(|step| step.write.key()).collect();
         assert_eq!(keys, ["ledger/", "ledger/shop"]);
-        let Write::Ledger(write) = &steps[1].write else { panic!("{steps:?}") };
-        assert_eq!((write.spec.reservations["uid-1"].id.as_str(), &steps[1].needs), ("uid-1.new", &vec![0]));
+        let spec = ledger_content(&steps[1].write).unwrap();
+        assert_eq!((spec.reservations["uid-1"].id.as_str(), &steps[1].needs), ("uid-1.new", &vec![0]));
 
         let full = others(TransitionLedgerSpec::MAX_RESERVATIONS);
         let full = Snapshot { ledgers: [own, ledger(CLUSTER, full)].into(), ..Snapshot::default() };

@@ -3,7 +3,7 @@
 use hitless_gate::take_over;
 
 use crate::round::change::Change;
-use crate::round::write::LedgerWrite;
+use crate::round::write;
 use crate::snapshot::Snapshot;
 
 pub(crate) enum Fence<'a> {
@@ -27,8 +27,7 @@ pub(crate) fn check(snapshot: &Snapshot) -> Fence<'_> {
         .values()
         .filter_map(|ledger| {
             let spec = take_over(&ledger.spec, snapshot.epoch, &snapshot.holder)?;
-            let (namespace, version) = (ledger.namespace.clone(), Some(ledger.version.clone()));
-            Some(Change::TakeOver(LedgerWrite { namespace, version, spec }))
+            Some(Change::TakeOver(write::ledger(&ledger.namespace, Some(&ledger.version), spec)))
         })
         .collect();
     if changes.is_empty() { Fence::Ours } else { Fence::TakeOver(changes) }

@@ -69,7 +69,7 @@ impl<'a> Facts<'a, '_> {
         Some(match plan.opt_in {
             OptIn::InPlaceOnly | OptIn::No => Decided::waits(WaitReason::LossExpected(why)),
             OptIn::InPlace => {
-                let changes = if plan.writes.is_empty() { vec![Change::Workload(write)] } else { Vec::new() };
+                let changes = if plan.writes.is_empty() { vec![Change::Write(write)] } else { Vec::new() };
                 Decided { changes, outcome: Err(WaitReason::Natively(why)) }
             }
         })

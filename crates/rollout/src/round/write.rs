@@ -1,102 +1,25 @@
-//! What a round wants written.
+//! The writes of a round to what is no workload's object, and what others read in them.
 
-mod pods;
-mod service;
+pub(crate) mod pods;
+pub mod service;
 
-use hitless_api::event::EventNote;
 use hitless_api::ledger::CLUSTER;
-use hitless_api::pod_transition_rule::PodTransitionRuleStatus;
-use hitless_api::traffic_provider::TrafficProviderStatus;
-use hitless_api::{NodeTransitionSpec, TransitionLedgerSpec};
-use hitless_workloads::Request;
-use jiff::Timestamp;
+use hitless_api::names::{AGENT, CLUSTER_LEDGER, GROUP, LEDGER, SYSTEM_NAMESPACE};
+use hitless_api::{
+    GroupKind, JsonPatch, NodeTransition, NodeTransitionSpec, ObjectRef, TransitionLedger, TransitionLedgerSpec,
+};
+use hitless_workloads::{Request, Write};
+use serde::Serialize;
+use serde_json::json;
 
-use crate::snapshot::{OwnWrites, Refusal, Version};
+use crate::snapshot::{AGENT_ROLE, LedgerView, NodeTransitionView, Version};
 
-pub use pods::{CompanionWrite, InServiceFallback, PrefetchWrite, WithoutAgent};
-pub use service::{EndedHold, ServiceWrite};
+/// Annotation on a NodeTransition that names the reservations for which there is, and by this write will be, no grant in it.
+pub const FENCE: &str = "hitless.dev/fence";
 
-/// The next content of a namespace's ledger.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LedgerWrite {
-    /// Namespace, or [`hitless_api::ledger::CLUSTER`].
-    pub namespace: String,
-    /// The version that was decided on; `None`: the ledger is created.
-    pub version: Option<Version>,
-    /// The content.
-    pub spec: TransitionLedgerSpec,
-}
-
-/// The next content of a NodeTransition.
-#[derive(Clone, Debug, PartialEq)]
-pub struct NodeTransitionWrite {
-    /// Node's name.
-    pub node: String,
-    /// The version that was decided on; `None`: it is created, owned by the Node.
-    pub version: Option<Version>,
-    /// The content.
-    pub spec: NodeTransitionSpec,
-    /// Value of [`super::FENCE`]; `None` leaves it as it is.
-    pub fence: Option<String>,
-}
-
-/// The RoleBinding by which agents may operate in a namespace. It is owned by the ledger, so that no ledger means no such right.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RoleBindingWrite {
-    /// Namespace.
-    pub namespace: String,
-    /// uid of the ledger; `None`: it is made in the same round.
-    pub ledger_uid: Option<String>,
-}
-
-/// The next status of a PodTransitionRule.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RuleStatusWrite {
-    /// Namespace.
-    pub namespace: String,
-    /// Name.
-    pub name: String,
-    /// The version that was decided on.
-    pub version: Version,
-    /// The status.
-    pub status: PodTransitionRuleStatus,
-}
-
-/// The next status of a TrafficProvider.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ProviderStatusWrite {
-    /// Name.
-    pub name: String,
-    /// The version that was decided on.
-    pub version: Version,
-    /// The status.
-    pub status: TrafficProviderStatus,
-}
-
-/// One write, conditional on what was decided on.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Write {
-    /// To a ledger.
-    Ledger(LedgerWrite),
-    /// To a NodeTransition.
-    NodeTransition(NodeTransitionWrite),
-    /// A namespace's RoleBinding is made, if it is not there.
-    RoleBinding(RoleBindingWrite),
-    /// To a workload's object.
-    Workload(hitless_workloads::Write),
-    /// To a Service.
-    Service(ServiceWrite),
-    /// A prefetch pod.
-    Prefetch(PrefetchWrite),
-    /// A companion pod.
-    Companion(CompanionWrite),
-    /// To a pod's status.
-    InServiceFallback(InServiceFallback),
-    /// To a PodTransitionRule's status.
-    RuleStatus(RuleStatusWrite),
-    /// To the status of a TrafficProvider.
-    ProviderStatus(ProviderStatusWrite),
-}
+const TRANSITION_LEDGER: GroupKind = GroupKind::new(GROUP, "TransitionLedger");
+const NODE_TRANSITION: GroupKind = GroupKind::new(GROUP, "NodeTransition");
+const ROLE_BINDING: GroupKind = GroupKind::new("rbac.authorization.k8s.io", "RoleBinding");
 
 /// A write in its place.
 #[derive(Clone, Debug, PartialEq)]
@@ -106,157 +29,158 @@ pub struct Step {
     /// Indices of earlier steps of the round that must have succeeded; otherwise this one is dropped and the next round
     /// decides anew.
     pub needs: Vec<usize>,
-    /// What people should know once it has succeeded.
-    pub done: Option<EventNote>,
 }
 
 impl Step {
     /// A step that needs no other.
     #[must_use]
     pub const fn alone(write: Write) -> Self {
-        Self { write, needs: Vec::new(), done: None }
-    }
-
-    /// A write to a workload's object, and what people should know then.
-    #[must_use]
-    pub fn workload(mut write: hitless_workloads::Write) -> Self {
-        let done = write.tells.take();
-        Self { done, ..Self::alone(Write::Workload(write)) }
+        Self { write, needs: Vec::new() }
     }
 }
 
-impl Write {
-    /// It was not answered.
-    pub fn unanswered(&self, own: &mut OwnWrites) {
-        match self {
-            Self::NodeTransition(write) => _ = own.unanswered_nodes.insert(write.node.clone()),
-            Self::Ledger(write) => _ = own.unanswered_ledgers.insert(write.namespace.clone()),
-            Self::RoleBinding(_)
-            | Self::Workload(_)
-            | Self::Service(_)
-            | Self::Prefetch(_)
-            | Self::Companion(_)
-            | Self::InServiceFallback(_)
-            | Self::RuleStatus(_)
-            | Self::ProviderStatus(_) => {}
+fn tested(version: &Version) -> JsonPatch {
+    JsonPatch::at(&version.uid, &version.resource_version)
+}
+
+fn on(group_kind: GroupKind, namespace: &str, name: &str, uid: &str) -> ObjectRef {
+    ObjectRef { group_kind, namespace: namespace.to_owned(), name: name.to_owned(), uid: uid.to_owned() }
+}
+
+/// The next content of a ledger. `namespace` may be [`CLUSTER`]. `version` is the one that was decided on; `None`: it is created.
+#[must_use]
+pub fn ledger(namespace: &str, version: Option<&Version>, spec: TransitionLedgerSpec) -> Write {
+    const VERB: &str = "ledger";
+    let (place, name) = if namespace == CLUSTER { (SYSTEM_NAMESPACE, CLUSTER_LEDGER) } else { (namespace, LEDGER) };
+    let write = match version {
+        None => {
+            let mut object = TransitionLedger::new(name, spec);
+            object.metadata.namespace = Some(place.to_owned());
+            Write::create(VERB, &TRANSITION_LEDGER, json!(object))
         }
-    }
-
-    /// The API server says no, in these words.
-    pub fn refused(&self, words: &str, own: &mut OwnWrites, now: Timestamp) {
-        let key = match self {
-            Self::Prefetch(PrefetchWrite::Create { pull, .. }) => pull.key(),
-            Self::Companion(CompanionWrite::Create { key, .. }) => key.clone(),
-            Self::Workload(write) => write.key(),
-            _ => return,
-        };
-        if own.refused.len() >= OwnWrites::MAX_REFUSED {
-            own.refused.clear();
+        Some(version) => {
+            let patch = tested(version).replace(&["spec"], json!(spec));
+            Write::new(VERB, on(TRANSITION_LEDGER, place, name, &version.uid), Request::Patch(patch))
         }
-        let before = own.refused.get(&key).filter(|known| known.counts(now)).map_or(0, |known| known.tries);
-        let words = words.chars().take(OwnWrites::LONGEST_REFUSAL).collect();
-        let image = match self {
-            Self::Prefetch(PrefetchWrite::Create { pull, .. }) => Some((pull.namespace.clone(), pull.image.clone())),
-            _ => None,
-        };
-        own.refused.insert(key, Refusal { words, tries: before.saturating_add(1), at: now, image });
-    }
+    };
+    write.about(namespace.to_owned())
+}
 
-    /// Whether no watch tells that it has succeeded: a dry run. Whoever gets the answer decides again at once.
-    #[must_use]
-    pub fn is_dry_run(&self) -> bool {
-        matches!(self, Self::Workload(write) if matches!(write.request, Request::Try(_)))
-    }
-
-    /// It has succeeded: an earlier one on the same version of the object can't any more.
-    pub fn succeeded(&self, own: &mut OwnWrites) {
-        match self {
-            Self::NodeTransition(write) => _ = own.unanswered_nodes.remove(&write.node),
-            Self::Ledger(write) => _ = own.unanswered_ledgers.remove(&write.namespace),
-            Self::Prefetch(PrefetchWrite::Create { pull, .. }) => _ = own.refused.remove(&pull.key()),
-            Self::Companion(CompanionWrite::Create { key, .. }) => _ = own.refused.remove(key),
-            Self::Workload(write) => {
-                let key = write.key();
-                own.refused.remove(&key);
-                if let (Request::Try(_), Some(accepted)) = (&write.request, &mut own.accepted) {
-                    if accepted.len() >= OwnWrites::MAX_REFUSED {
-                        accepted.clear();
-                    }
-                    accepted.insert(key);
-                }
+/// The next content of a NodeTransition. `version` is the one that was decided on; `None`: it is created, owned by the Node. Without a
+/// `fence` the annotation [`FENCE`] stays as it is.
+#[must_use]
+pub fn node_transition(
+    node: &str,
+    version: Option<&Version>,
+    spec: NodeTransitionSpec,
+    fence: Option<String>,
+) -> Write {
+    const VERB: &str = "node-transition";
+    let fence = fence.map(|fence| (FENCE.to_owned(), fence));
+    let write = match version {
+        None => {
+            let owner = json!({"apiVersion": "v1", "kind": "Node", "name": node, "uid": spec.node_uid});
+            let mut object = json!(NodeTransition::new(node, spec));
+            object["metadata"]["ownerReferences"] = json!([owner]);
+            if let Some((name, fence)) = fence {
+                object["metadata"]["annotations"] = json!({name: fence});
             }
-            Self::RoleBinding(_)
-            | Self::Service(_)
-            | Self::Prefetch(PrefetchWrite::Delete(_))
-            | Self::Companion(CompanionWrite::Delete { .. })
-            | Self::InServiceFallback(_)
-            | Self::RuleStatus(_)
-            | Self::ProviderStatus(_) => {}
+            Write::create(VERB, &NODE_TRANSITION, object)
         }
-    }
-
-    /// It changes nothing, and is there for the writes that need it.
-    #[must_use]
-    pub fn is_confirmation(&self) -> bool {
-        matches!(self, Self::Workload(write) if write.is_confirmation())
-    }
-
-    /// Whether it makes a pod.
-    #[must_use]
-    pub fn makes_pod(&self) -> bool {
-        match self {
-            Self::Workload(write) => write.on.group_kind.is("", "Pod") && matches!(write.request, Request::Create(_)),
-            Self::Prefetch(PrefetchWrite::Create { .. }) | Self::Companion(CompanionWrite::Create { .. }) => true,
-            Self::Ledger(_)
-            | Self::NodeTransition(_)
-            | Self::RoleBinding(_)
-            | Self::Service(_)
-            | Self::Prefetch(PrefetchWrite::Delete(_))
-            | Self::Companion(CompanionWrite::Delete { .. })
-            | Self::InServiceFallback(_)
-            | Self::RuleStatus(_)
-            | Self::ProviderStatus(_) => false,
-        }
-    }
-
-    /// The namespace that it is for; `None`: it is for several, or for the whole cluster.
-    #[must_use]
-    pub fn namespace(&self) -> Option<&str> {
-        let namespace = match self {
-            Self::Ledger(write) => &write.namespace,
-            Self::RoleBinding(write) => &write.namespace,
-            Self::Workload(write) => &write.on.namespace,
-            Self::Service(write) => &write.namespace,
-            Self::Prefetch(PrefetchWrite::Create { pull, .. }) => &pull.namespace,
-            Self::Companion(CompanionWrite::Create { namespace, .. }) => namespace,
-            Self::Prefetch(PrefetchWrite::Delete(pod)) | Self::Companion(CompanionWrite::Delete { pod, .. }) => {
-                &pod.namespace
+        Some(version) => {
+            let mut metadata = json!({"uid": version.uid, "resourceVersion": version.resource_version});
+            if let Some((name, fence)) = fence {
+                metadata["annotations"] = json!({name: fence});
             }
-            Self::InServiceFallback(write) => &write.pod.namespace,
-            Self::RuleStatus(write) => &write.namespace,
-            Self::NodeTransition(_) | Self::ProviderStatus(_) => return None,
-        };
-        Some(namespace.as_str()).filter(|namespace| *namespace != CLUSTER)
-    }
-
-    /// Names what is written to, the same for each attempt: `ledger/shop`, `node-transition/n1`, …
-    #[must_use]
-    pub fn key(&self) -> String {
-        match self {
-            Self::Ledger(write) => format!("ledger/{}", write.namespace),
-            Self::NodeTransition(write) => format!("node-transition/{}", write.node),
-            Self::RoleBinding(write) => format!("role-binding/{}", write.namespace),
-            Self::Workload(write) => write.key(),
-            Self::Service(write) => format!("service/{}/{}", write.namespace, write.name),
-            Self::Prefetch(PrefetchWrite::Create { pull, .. }) => {
-                format!("prefetch/{}/{}", pull.namespace, pull.key())
-            }
-            Self::Prefetch(PrefetchWrite::Delete(pod)) => format!("prefetch/{}/{}", pod.namespace, pod.name),
-            Self::Companion(CompanionWrite::Create { namespace, key, .. }) => format!("companion/{namespace}/{key}"),
-            Self::Companion(CompanionWrite::Delete { pod, .. }) => format!("companion/{}/{}", pod.namespace, pod.name),
-            Self::InServiceFallback(write) => format!("in-service-fallback/{}", write.pod.uid),
-            Self::ProviderStatus(write) => format!("provider-status/{}", write.name),
-            Self::RuleStatus(write) => format!("rule-status/{}/{}", write.namespace, write.name),
+            // A merge patch replaces lists as a whole, and the grants are one.
+            let patch = json!({"metadata": metadata, "spec": spec});
+            Write::new(VERB, on(NODE_TRANSITION, "", node, &version.uid), Request::Merge(patch))
         }
+    };
+    write.about(node.to_owned())
+}
+
+/// The RoleBinding by which agents may operate in a namespace, if it is not there. It is owned by the ledger, so that no ledger means no such
+/// right. `ledger_uid` is absent where the ledger is made in the same round.
+pub(crate) fn role_binding(namespace: &str, ledger_uid: Option<&str>) -> Write {
+    let owner = on(TRANSITION_LEDGER, namespace, LEDGER, ledger_uid.unwrap_or_default());
+    let object = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": {
+            "name": AGENT,
+            "namespace": namespace,
+            "ownerReferences": [{"apiVersion": format!("{GROUP}/v1alpha1"), "kind": "TransitionLedger", "name": LEDGER, "uid": owner.uid}],
+        },
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": AGENT_ROLE},
+        "subjects": [{"kind": "ServiceAccount", "name": AGENT, "namespace": SYSTEM_NAMESPACE}],
+    });
+    let otherwise = format!(
+        "RoleBinding {AGENT} in namespace {namespace} is not owned by its ledger or does not bind the agents to {AGENT_ROLE}: \
+         delete it, it is made anew"
+    );
+    let on = on(ROLE_BINDING, namespace, AGENT, "");
+    Write::new("role-binding", on, Request::Ensure { object, owner, otherwise }).about(namespace.to_owned())
+}
+
+/// The next status of an object of ours, such as `rule-status`.
+pub(crate) fn status(
+    verb: &'static str,
+    kind: &'static str,
+    (namespace, name): (&str, &str),
+    version: &Version,
+    status: &impl Serialize,
+) -> Write {
+    let patch = tested(version).add(&["status"], json!(status));
+    let on = on(GroupKind::new(GROUP, kind), namespace, name, &version.uid);
+    let subject = if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") };
+    Write::new(verb, on, Request::Status(patch)).about(subject)
+}
+
+/// Whether it writes a NodeTransition.
+pub(crate) fn is_of_node(write: &Write) -> bool {
+    write.on.group_kind == NODE_TRANSITION
+}
+
+/// The namespace whose ledger it writes, or [`CLUSTER`]; `None`: it writes none.
+#[must_use]
+pub fn ledger_of(write: &Write) -> Option<&str> {
+    (write.on.group_kind == TRANSITION_LEDGER).then(|| write.namespace().unwrap_or(CLUSTER))
+}
+
+/// The content of the ledger that it writes.
+#[must_use]
+pub fn ledger_content(write: &Write) -> Option<TransitionLedgerSpec> {
+    ledger_of(write).and_then(|_| write.content("/spec"))
+}
+
+/// The content of the NodeTransition that it writes.
+#[must_use]
+pub fn node_content(write: &Write) -> Option<NodeTransitionSpec> {
+    is_of_node(write).then(|| write.content("/spec"))?
+}
+
+impl LedgerView {
+    /// As it is once it has been written, but for its version; `None`: it is not written.
+    #[must_use]
+    pub fn after(write: &Write, known: Option<&Self>) -> Option<Self> {
+        let version = known.map(|known| known.version.clone()).unwrap_or_default();
+        Some(Self { namespace: ledger_of(write)?.to_owned(), version, spec: ledger_content(write)? })
+    }
+}
+
+impl NodeTransitionView {
+    /// As it is once it has been written, but for its version; `None`: it is not written.
+    #[must_use]
+    pub fn after(write: &Write, known: Option<&Self>) -> Option<Self> {
+        let fence = write.content(&format!("/metadata/annotations/{}", FENCE.replace('/', "~1")));
+        Some(Self {
+            node: write.on.name.clone(),
+            version: known.map(|known| known.version.clone()).unwrap_or_default(),
+            fence: fence.or_else(|| known?.fence.clone()),
+            spec: node_content(write)?,
+            agent: known.and_then(|known| known.agent.clone()),
+            transitions: known.map(|known| known.transitions.clone()).unwrap_or_default(),
+        })
     }
 }

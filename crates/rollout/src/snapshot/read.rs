@@ -14,7 +14,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::{AgentState, LedgerView, NodePressure, NodeTransitionView, NodeView, RuleView, Version};
 use crate::prefetch::{NamePool, NodeImages};
-use crate::round::FENCE;
+use crate::round::write::FENCE;
 
 fn version(meta: &ObjectMeta) -> Version {
     Version {

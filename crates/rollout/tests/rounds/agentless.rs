@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hitless_api::pod::PodView;
-use hitless_rollout::round::{Round, WaitReason, Write};
+use hitless_rollout::round::{Round, WaitReason};
 use hitless_rollout::snapshot::{AgentState, NodeView, Snapshot};
 use hitless_workloads::Object;
 use serde_json::json;
@@ -65,10 +65,7 @@ fn on_fargate(update: &str) -> Snapshot {
 }
 
 fn lets_go(round: &Round) -> bool {
-    round.steps.iter().any(|step| {
-        let is_native = step.done.as_ref().is_some_and(|note| note.reason == "NativeRollout");
-        matches!(step.write, Write::Workload(_)) && is_native
-    })
+    round.steps.iter().any(|step| step.write.tells.as_ref().is_some_and(|note| note.reason == "NativeRollout"))
 }
 
 #[test]
@@ -86,7 +83,7 @@ fn a_workload_with_a_pod_there_goes_natively_and_nobody_is_operated_before() {
     let round = decide(&on_fargate("in-place"));
     assert!(lets_go(&round), "{:?}", round.steps);
     assert!(granted(&round).is_empty());
-    let told = round.steps.iter().find_map(|step| step.done.as_ref()).unwrap();
+    let told = round.steps.iter().find_map(|step| step.write.tells.as_ref()).unwrap();
     assert!(told.text.contains("pod web-0 is on node n2"), "{}", told.text);
 }
 

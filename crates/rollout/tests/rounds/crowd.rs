@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use hitless_api::{Lenient, PodTransitionRule, crowd};
 use hitless_gate::Budget;
-use hitless_rollout::round::Write;
 use hitless_rollout::snapshot::{RuleView, Snapshot};
 use serde_json::json;
 
@@ -30,7 +29,7 @@ fn judged(snapshot: &Snapshot) -> (Vec<String>, Option<String>) {
     let round = decide(snapshot);
     let told = round.events.iter().filter(|note| note.reason == "InvalidSpec").count();
     assert!(told <= 1, "one Event, not hundreds");
-    assert!(round.steps.iter().filter(|step| matches!(step.write, Write::RuleStatus(_))).count() <= crowd::MOST);
+    assert!(scene::written(&round, "rule-status").len() <= crowd::MOST);
     let mut granted: Vec<String> =
         scene::grants(&round).unwrap_or_default().into_iter().map(|grant| grant.pod.namespace).collect();
     granted.sort();

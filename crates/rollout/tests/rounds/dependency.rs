@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use hitless_api::{Grant, MicroTime};
-use hitless_rollout::round::{Round, WaitReason, Write};
+use hitless_rollout::round::{Round, WaitReason};
 use hitless_rollout::snapshot::Snapshot;
-use hitless_workloads::Object;
+use hitless_workloads::{Object, Write};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::blips::{Is, V1, V2, a_pod, rollout};
-use crate::scene::{decide, grants, now, transition, view};
+use crate::scene::{decide, grants, now, transition, view, written};
 use crate::stateful_set::granted;
 
 /// The grant of the first pod of a StatefulSet of three, all of which serve.
@@ -141,8 +141,7 @@ fn a_version_is_halted_beside_healthy_old_pods_only_and_tried_again_where_they_h
 }
 
 fn tries_again(round: &Round) -> bool {
-    let is_it = |write: &Write| matches!(write, Write::Workload(write) if write.verb == "try-again");
-    round.steps.iter().any(|step| is_it(&step.write))
+    !written(round, "try-again").is_empty()
 }
 
 /// Its version got another chance then.

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hitless_api::{Grant, GrantMode, WaitState};
-use hitless_rollout::round::{Round, Write};
+use hitless_rollout::round::Round;
 use hitless_rollout::snapshot::{NodeTransitionView, Snapshot};
 use hitless_workloads::Request;
 use serde_json::{Value, json};
 
-use crate::scene::{self, LONG_AGO, agent, decide, grants, meta, template, transition, view};
+use crate::scene::{self, LONG_AGO, agent, decide, grants, meta, template, transition, view, written};
 
 const GROUP: &str = "apps.kusionstack.io/v1alpha1";
 const FINALIZER: &str = "prot.podopslifecycle.kusionstack.io/slb";
@@ -49,11 +49,8 @@ fn snapshot(is_protected: bool, out_for: Option<&Grant>) -> Snapshot {
 
 /// The patch of the pod's labels, if the round makes one.
 fn labels(round: &Round) -> Option<Value> {
-    round.steps.iter().find_map(|step| match &step.write {
-        Write::Workload(write) if write.verb == "lifecycle-labels" => match &write.request {
-            Request::Patch(patch) => Some(json!(patch.clone().operations())),
-            _ => None,
-        },
+    written(round, "lifecycle-labels").into_iter().find_map(|write| match &write.request {
+        Request::Patch(patch) => Some(json!(patch.clone().operations())),
         _ => None,
     })
 }

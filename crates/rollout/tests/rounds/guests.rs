@@ -1,15 +1,16 @@
 //! Labels that an administrator wants the pods to have that fetch images.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hitless_rollout::prefetch::Settings;
-use hitless_rollout::round::{PrefetchWrite, Round, Write};
+use hitless_rollout::round::Round;
 use hitless_rollout::snapshot::Snapshot;
 use k8s_openapi::api::core::v1::Service;
 use serde_json::json;
 
 use crate::refusals::unfetched;
-use crate::scene::decide;
+use crate::scene::{decide, written};
 
 fn with(labels: &str, selector: &serde_json::Value) -> Snapshot {
     let service: Service = serde_json::from_value(
@@ -23,12 +24,11 @@ fn with(labels: &str, selector: &serde_json::Value) -> Snapshot {
 
 /// Labels of the pod that is made, and what is told of it.
 fn made(round: &Round) -> (Vec<String>, Option<&str>) {
-    let extra = round.steps.iter().find_map(|step| match &step.write {
-        Write::Prefetch(PrefetchWrite::Create { pull, .. }) => Some(&pull.extra),
-        _ => None,
-    });
+    let labels: BTreeMap<String, String> = written(round, "prefetch")[0].content("/metadata/labels").unwrap();
+    // Those that each has are labels of projects.
+    let extra = labels.into_keys().filter(|name| !name.contains('/')).collect();
     let told = round.events.iter().find(|event| event.reason == "PrefetchLabelsLeftOut");
-    (extra.unwrap().labels.keys().cloned().collect(), told.map(|event| event.text.as_str()))
+    (extra, told.map(|event| event.text.as_str()))
 }
 
 #[test]

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use hitless_api::{Grant, GrantMode, GrantOp, Reservation};
-use hitless_rollout::round::{Round, WaitReason, Write};
+use hitless_rollout::round::{Round, WaitReason};
 use hitless_rollout::snapshot::Snapshot;
 use hitless_workloads::registry;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use serde_json::{Value, json};
 
-use crate::scene::{self, LONG_AGO, agent, decide, read, transition, view};
+use crate::scene::{self, LONG_AGO, agent, decide, ledgers, read, transition, view};
 
 const CHART: &str = "helm.sh/chart";
 
@@ -61,11 +61,7 @@ fn granted(round: &Round) -> Grant {
 }
 
 fn reserved(round: &Round) -> Reservation {
-    let ledger = round.steps.iter().find_map(|step| match &step.write {
-        Write::Ledger(write) => write.spec.reservations.values().next().cloned(),
-        _ => None,
-    });
-    ledger.unwrap()
+    ledgers(round).remove(0).reservations.into_values().next().unwrap()
 }
 
 #[test]
@@ -126,7 +122,7 @@ fn a_label_by_which_a_service_finds_the_pods_is_left_to_the_native_controller() 
         let service = json!({"metadata": {"namespace": "shop", "name": "web"}, "spec": {"clusterIP": "10.0.0.1", "selector": selector}});
         snapshot.services = vec![Arc::new((&serde_json::from_value::<Service>(service).unwrap()).into())];
         let round = decide(&snapshot);
-        let notes = round.steps.iter().filter_map(|step| step.done.as_ref());
+        let notes = round.steps.iter().filter_map(|step| step.write.tells.as_ref());
         let told: Vec<(&str, &str)> = notes.map(|note| (note.reason, note.text.as_str())).collect();
         let text = "a change of spec.template.metadata.labels[helm.sh/chart] can't be made to running pods, because Service web selects pods \
                     by it; the native controller rolls it";

@@ -6,12 +6,14 @@ use hitless_api::ledger::CLUSTER;
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, Reservation, TransitionLedgerSpec};
 use hitless_gate::Budget;
-use hitless_rollout::round::{Lasting, WaitReason, Write};
+use hitless_rollout::round::write::node_content;
+use hitless_rollout::round::{Lasting, WaitReason};
 use hitless_rollout::snapshot::{LedgerView, LeftOut, NodeTransitionView, Snapshot, Unread, Version};
+use hitless_workloads::Write;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
-use super::scene::{self, decide, meta, now, snapshot, template, transition, view};
+use super::scene::{self, decide, meta, now, snapshot, template, transition, view, written};
 
 const LONG_AGO: &str = scene::LONG_AGO;
 
@@ -112,8 +114,7 @@ fn nothing_begins_in_a_namespace_that_is_left_out_and_the_others_go_on() {
     assert_eq!(grants, ["light"]);
     let waits: Vec<_> = round.verdicts.iter().filter_map(|verdict| verdict.waiting.as_ref()).collect();
     assert_eq!(waits, [&WaitReason::NamespaceUnread(Unread::Pods)]);
-    let ledgers: Vec<_> =
-        round.steps.iter().filter(|step| matches!(step.write, Write::Ledger(_))).map(|step| step.write.key()).collect();
+    let ledgers: Vec<_> = written(&round, "ledger").into_iter().map(Write::key).collect();
     assert_eq!(ledgers, ["ledger/light"]);
 }
 
@@ -160,11 +161,11 @@ fn what_is_under_way_there_is_neither_ended_nor_forgotten() {
         };
         let round = decide(&leave_out(seen, SignedDuration::ZERO));
         for step in &round.steps {
-            match &step.write {
-                Write::Ledger(write) => assert_eq!(write.namespace, "light", "{stage}: {:?}", round.steps),
-                Write::NodeTransition(write) => {
-                    let kept: Vec<&Grant> =
-                        write.spec.grants.iter().filter(|grant| grant.pod.namespace == "dark").collect();
+            match step.write.verb {
+                "ledger" => assert_eq!(step.write.namespace(), Some("light"), "{stage}: {:?}", round.steps),
+                "node-transition" => {
+                    let spec = node_content(&step.write).unwrap();
+                    let kept: Vec<&Grant> = spec.grants.iter().filter(|grant| grant.pod.namespace == "dark").collect();
                     let before: Vec<&Grant> = if stage == "lost" {
                         Vec::new()
                     } else {
@@ -173,8 +174,8 @@ fn what_is_under_way_there_is_neither_ended_nor_forgotten() {
                     assert_eq!(kept, before, "{stage}");
                 }
                 // By it agents go on with what is under way.
-                Write::RoleBinding(_) => {}
-                other => assert!(!other.key().contains("dark"), "{stage}: {}", other.key()),
+                "role-binding" => {}
+                _ => assert!(!step.write.key().contains("dark"), "{stage}: {}", step.write.key()),
             }
         }
         assert!(round.reads.iter().all(|read| read.pod.namespace != "dark"), "{stage}: {:?}", round.reads);

@@ -5,16 +5,17 @@ use std::sync::Arc;
 
 use hitless_api::PullIdentity;
 use hitless_rollout::mode::ServiceView;
-use hitless_rollout::prefetch::{PrefetchState, PrefetchView, Pull};
-use hitless_rollout::round::{PrefetchWrite, Round, WaitReason, Write};
+use hitless_rollout::prefetch::{PrefetchState, PrefetchView};
+use hitless_rollout::round::{Round, WaitReason};
 use hitless_rollout::snapshot::Snapshot;
+use hitless_workloads::{Request, Write};
 use k8s_openapi::api::core::v1::{Pod, Service};
 use serde_json::{Value, json};
 
 use crate::blips::{Is, V1, rollout};
 use crate::lost::daemon_set;
 use crate::refusals::unfetched;
-use crate::scene::decide;
+use crate::scene::{decide, written};
 use crate::stateful_set::granted;
 use crate::unfit;
 
@@ -59,23 +60,19 @@ fn a_daemon_set_that_starts_another_pod_beside_each_one_goes_natively_where_a_no
 
 /// The prefetch pods that a round makes, by how the API server makes them: those that ask for no pull secret are given these.
 fn admitted(round: &Round, given: &[&str]) -> Vec<Arc<PrefetchView>> {
-    let pulls = round.steps.iter().filter_map(|step| match &step.write {
-        Write::Prefetch(PrefetchWrite::Create { pull, attempt, .. }) => Some((&**pull, *attempt)),
-        _ => None,
-    });
-    let view = |(pull, attempt): (&Pull, u32)| {
-        let own = pull.identity.secrets.iter().map(String::as_str);
-        let has: Vec<&str> = if pull.identity.secrets.is_empty() { given.to_vec() } else { own.collect() };
-        let secrets: Vec<Value> = has.iter().map(|name| json!({"name": name})).collect();
+    let admit = |write: &Write| {
+        let Request::Create(mut pod) = write.request.clone() else { panic!("{write:?}") };
+        pod["metadata"]["uid"] = pod["metadata"]["name"].clone();
+        let spec = &mut pod["spec"];
+        spec["serviceAccountName"] = json!("default");
+        if spec["imagePullSecrets"].is_null() {
+            spec["imagePullSecrets"] = given.iter().map(|name| json!({"name": name})).collect();
+        }
         // Another plugin of admission wants the registry to be asked each time.
-        let container = json!({"name": "image", "image": pull.image, "imagePullPolicy": "Always"});
-        let name = pull.pod_name(attempt);
-        let pod = json!({"metadata": {"name": name, "namespace": pull.namespace, "uid": name,
-                "labels": {"hitless.dev/prefetch": pull.key()}, "annotations": {"hitless.dev/image": pull.image}},
-            "spec": {"nodeName": pull.node, "serviceAccountName": "default", "imagePullSecrets": secrets, "containers": [container]}});
+        spec["containers"][0]["imagePullPolicy"] = json!("Always");
         Arc::new(PrefetchView::of(&serde_json::from_value::<Pod>(pod).unwrap()).unwrap())
     };
-    pulls.map(view).collect()
+    written(round, "prefetch").into_iter().map(admit).collect()
 }
 
 fn with_prefetches(snapshot: &Snapshot, prefetches: Vec<Arc<PrefetchView>>) -> Snapshot {
@@ -83,7 +80,7 @@ fn with_prefetches(snapshot: &Snapshot, prefetches: Vec<Arc<PrefetchView>>) -> S
 }
 
 fn deletes_prefetch_pods(round: &Round) -> bool {
-    round.steps.iter().any(|step| matches!(step.write, Write::Prefetch(PrefetchWrite::Delete(_))))
+    written(round, "prefetch").iter().any(|write| matches!(write.request, Request::Delete(_)))
 }
 
 pub(crate) fn waits(round: &Round) -> Vec<&str> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hitless_api::Grant;
 use hitless_gate::Consumption;
-use hitless_rollout::round::{Lasting, Round, WaitReason, Write};
+use hitless_rollout::round::{Lasting, Round, WaitReason};
 use hitless_rollout::snapshot::{Evidence, OperationKey};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -45,10 +45,7 @@ fn replaced_and_down(pod: &mut Value, grant: &Grant) {
 }
 
 fn reserved(round: &Round, uid: &str) -> Option<usize> {
-    round.steps.iter().find_map(|step| match &step.write {
-        Write::Ledger(write) => Some(usize::from(write.spec.reservations.contains_key(uid))),
-        _ => None,
-    })
+    scene::ledgers(round).first().map(|spec| usize::from(spec.reservations.contains_key(uid)))
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hitless_api::Grant;
 use hitless_rollout::gate_cache::GateCache;
-use hitless_rollout::round::{Explanation, Round, WaitReason, Write, explain};
+use hitless_rollout::round::{Explanation, Round, WaitReason, explain};
 use hitless_rollout::snapshot::Snapshot;
 use hitless_workloads::{Pause, registry};
 use serde_json::{Value, json};
@@ -119,11 +119,11 @@ fn the_annotation_stops_every_kind_and_nobody_else_decides() {
     ] {
         let kind = &objects[0]["kind"];
         let goes = decide(&snapshot(&objects, &pod));
-        assert!(goes.steps.iter().any(|step| matches!(step.write, Write::Ledger(_))), "{kind}: {:?}", goes.verdicts);
+        assert!(!scene::ledgers(&goes).is_empty(), "{kind}: {:?}", goes.verdicts);
         for value in ["true", "since the incident", "flase"] {
             let stands = explained(&snapshot(&paused(objects.clone(), value), &pod));
             assert_eq!(pauses(&stands.round), [Some(Pause::Annotation)], "{kind}");
-            assert!(!stands.round.steps.iter().any(|step| matches!(step.write, Write::Ledger(_))), "{kind}");
+            assert!(scene::ledgers(&stands.round).is_empty(), "{kind}");
             assert_eq!(stands.workloads[0].paused, Some(Pause::Annotation));
             let told = stands.round.events.iter().find(|event| event.reason == "RolloutPaused").unwrap();
             assert!(told.text.contains("kubectl hitless resume"), "{}", told.text);
@@ -188,12 +188,8 @@ fn what_is_under_way_is_neither_taken_back_nor_forgotten() {
     let mut seen = snapshot(&objects, &pod);
     // As the next round sees what this one reserves and grants.
     let first = decide(&seen);
-    let ledger = first.steps.iter().find_map(|step| match &step.write {
-        Write::Ledger(write) => Some(write.clone()),
-        _ => None,
-    });
     let grant = grants(&first).remove(0);
-    assert!(ledger.is_some());
+    assert!(!scene::ledgers(&first).is_empty());
     let running = json!([{"id": grant.id, "granted": grant.granted, "phase": "Draining", "since": grant.granted}]);
     seen.node_transitions = BTreeMap::from([("n1".to_owned(), Arc::new(transition(vec![grant], &running)))]);
     let under_pause = paused(objects, "true");

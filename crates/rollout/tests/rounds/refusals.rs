@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hitless_rollout::prefetch::NodeImages;
-use hitless_rollout::round::{NotFetched, Round, WaitReason, Write};
+use hitless_rollout::round::{NotFetched, Round, WaitReason};
 use hitless_rollout::snapshot::{NodeView, OwnWrites, Snapshot};
 use hitless_workloads::{Object, Request};
 use jiff::SignedDuration;
 
 use crate::blips::{Is, V1, rollout};
-use crate::scene::{decide, now};
+use crate::scene::{decide, now, written};
 
 const WORDS: &str = "admission webhook \"policy\" denied the request: every pod needs the label app";
 
@@ -27,9 +27,9 @@ fn refused(words: &str, tries: u32) -> Snapshot {
     let snapshot = unfetched();
     let creates = decide(&snapshot);
     let mut own = OwnWrites::default();
-    for step in creates.steps.iter().filter(|step| matches!(step.write, Write::Prefetch(_))) {
+    for write in written(&creates, "prefetch") {
         for _ in 0..tries {
-            step.write.refused(words, &mut own, now());
+            own.refuse(write, words, now());
         }
     }
     assert_eq!(own.refused.len(), 1, "{:?}", creates.steps);
@@ -38,12 +38,9 @@ fn refused(words: &str, tries: u32) -> Snapshot {
 
 /// What the round writes down, or takes away.
 fn told(round: &Round) -> Option<String> {
-    round.steps.iter().find_map(|step| match &step.write {
-        Write::Workload(write) if write.verb == "tell-refused" => match &write.request {
-            Request::Patch(patch) => Some(format!("{patch:?}")),
-            other => panic!("{other:?}"),
-        },
-        _ => None,
+    written(round, "tell-refused").first().map(|write| match &write.request {
+        Request::Patch(patch) => format!("{patch:?}"),
+        other => panic!("{other:?}"),
     })
 }
 
@@ -124,7 +121,7 @@ fn where_images_are_only_fetched_what_had_no_room_is_said_and_asked_for_again() 
             Arc::make_mut(object).annotations.insert("hitless.dev/prefetch".to_owned(), "only".to_owned());
         }
         let round = decide(&snapshot);
-        let is_asked = round.steps.iter().any(|step| matches!(step.write, Write::Prefetch(_)));
+        let is_asked = !written(&round, "prefetch").is_empty();
         // The others wait for their turn.
         let first = waiting(&round).into_iter().map(WaitReason::reason).find(|reason| *reason != "NotItsTurn");
         (first.unwrap(), is_asked)

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use hitless_api::TransitionLedgerSpec;
 use hitless_api::transition_budget::TransitionBudget;
-use hitless_rollout::round::{Round, WaitReason, Write};
+use hitless_rollout::round::{Round, WaitReason};
 use hitless_rollout::snapshot::{AgentState, LedgerView, Snapshot, Version};
 use serde_json::{Value, json};
 
@@ -65,19 +64,12 @@ fn budget(spec: &Value) -> Vec<Arc<hitless_gate::Budget>> {
 
 /// Names of pods whose removal is reserved.
 fn reserved(round: &Round) -> Vec<String> {
-    let ledgers = round.steps.iter().filter_map(|step| match &step.write {
-        Write::Ledger(write) => Some(&write.spec.reservations),
-        _ => None,
-    });
-    ledgers.flat_map(|all| all.values()).filter(|each| each.removal).map(|each| each.pod.clone()).collect()
+    let all = scene::ledgers(round).into_iter().flat_map(|spec| spec.reservations.into_values());
+    all.filter(|each| each.removal).map(|each| each.pod).collect()
 }
 
 fn deleted(round: &Round) -> Vec<String> {
-    let writes = round.steps.iter().filter_map(|step| match &step.write {
-        Write::Workload(write) if write.verb == "delete-pod" => Some(write.on.name.clone()),
-        _ => None,
-    });
-    writes.collect()
+    scene::written(round, "delete-pod").into_iter().map(|write| write.on.name.clone()).collect()
 }
 
 fn waiting(round: &Round) -> Vec<&'static str> {
@@ -86,12 +78,8 @@ fn waiting(round: &Round) -> Vec<&'static str> {
 
 /// As it is once the ledger has been written.
 pub(crate) fn after(snapshot: Snapshot, round: &Round) -> Snapshot {
-    let spec = round.steps.iter().find_map(|step| match &step.write {
-        Write::Ledger(write) => Some(write.spec.clone()),
-        _ => None,
-    });
     let version = Version { uid: "ledger".to_owned(), resource_version: "1".to_owned() };
-    let spec: TransitionLedgerSpec = spec.unwrap();
+    let spec = scene::ledgers(round).remove(0);
     let ledger = LedgerView { namespace: "shop".to_owned(), version, spec };
     Snapshot { ledgers: [("shop".to_owned(), Arc::new(ledger))].into(), ..snapshot }
 }
@@ -139,10 +127,7 @@ fn a_reservation_ends_when_the_pod_serves_again_or_leaves() {
     });
     let pods = pods.collect();
     let round = decide(&leaving.with_pods(pods));
-    let releases = round
-        .steps
-        .iter()
-        .any(|step| matches!(&step.write, Write::Ledger(write) if write.spec.reservations.is_empty()));
+    let releases = scene::ledgers(&round).iter().any(|spec| spec.reservations.is_empty());
     assert!(releases, "{:?}", round.steps);
     assert_eq!(reserved(&round).len(), 0, "its id is without a pod");
 }

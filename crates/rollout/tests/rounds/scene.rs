@@ -5,14 +5,15 @@ use std::sync::Arc;
 
 use hitless_api::node_transition::AgentInfo;
 use hitless_api::pod::PodView;
-use hitless_api::{Grant, NodeTransitionSpec, TransitionBudget};
+use hitless_api::{Grant, NodeTransitionSpec, TransitionBudget, TransitionLedgerSpec};
 use hitless_gate::Budget;
 use hitless_rollout::foreign_manager::PresentManagers;
 use hitless_rollout::gate_cache::GateCache;
 use hitless_rollout::prefetch::{NamePool, NodeImages};
-use hitless_rollout::round::{Round, Write, round};
+use hitless_rollout::round::write::{ledger_content, node_content};
+use hitless_rollout::round::{Round, round};
 use hitless_rollout::snapshot::{AgentState, NodeTransitionView, NodeView, Snapshot, Version};
-use hitless_workloads::{Component, Installed, Object, registry};
+use hitless_workloads::{Component, Installed, Object, Write, registry};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
@@ -95,12 +96,19 @@ pub(crate) fn decide(snapshot: &Snapshot) -> Round {
 
 /// All grants as the round writes them; `None`: it writes none of the node's.
 pub(crate) fn grants(round: &Round) -> Option<Vec<Grant>> {
-    let writes = round.steps.iter().filter_map(|step| match &step.write {
-        Write::NodeTransition(write) => Some(&write.spec.grants),
-        _ => None,
-    });
-    let writes: Vec<&Vec<Grant>> = writes.collect();
-    (!writes.is_empty()).then(|| writes.into_iter().flatten().cloned().collect())
+    let writes = round.steps.iter().filter_map(|step| node_content(&step.write));
+    let writes: Vec<Vec<Grant>> = writes.map(|spec| spec.grants).collect();
+    (!writes.is_empty()).then(|| writes.into_iter().flatten().collect())
+}
+
+/// The ledgers that it writes.
+pub(crate) fn ledgers(round: &Round) -> Vec<TransitionLedgerSpec> {
+    round.steps.iter().filter_map(|step| ledger_content(&step.write)).collect()
+}
+
+/// Its writes with this verb.
+pub(crate) fn written<'r>(round: &'r Round, verb: &str) -> Vec<&'r Write> {
+    round.steps.iter().map(|step| &step.write).filter(|write| write.verb == verb).collect()
 }
 
 /// Of all pods of the namespace.

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use hitless_api::Grant;
 use hitless_rollout::gate_cache::GateCache;
-use hitless_rollout::round::{Round, Write, explain};
+use hitless_rollout::round::{Round, explain};
 use hitless_rollout::snapshot::{Evidence, OperationKey, Snapshot};
-use hitless_workloads::Object;
+use hitless_workloads::{Object, Write};
 use serde_json::{Value, json};
 
 use crate::blips::{Is, V1, rollout};
@@ -99,11 +99,7 @@ fn not_where_what_all_need_is_away_nor_where_its_owner_wants_no_new_pods() {
 fn the_dead_pod_of_a_stateful_set_is_made_anew_within_the_rules_before_its_controller_goes_on() {
     let (snapshot, grant) = given_up([Is::Ready, Is::Ready]);
     let written = decide(&snapshot);
-    let mark = written.steps.iter().find_map(|step| match &step.write {
-        Write::Workload(write) if write.verb == "go-natively" => Some(format!("{:?}", write.request)),
-        _ => None,
-    });
-    assert!(mark.is_some());
+    assert_eq!(scene::written(&written, "go-natively").len(), 1);
     let target = grant.annotations["hitless.dev/revision"].to.clone().unwrap();
     let value = json!({"revision": target, "message": "pod web-2 does not start"}).to_string();
     let marked = with(snapshot, "hitless.dev/way", &value);
@@ -118,16 +114,11 @@ fn the_dead_pod_of_a_stateful_set_is_made_anew_within_the_rules_before_its_contr
     let pods = pods.collect();
     let marked = marked.with_pods(pods);
     let round = decide(&marked);
-    let removals: Vec<String> = round
-        .steps
-        .iter()
-        .filter_map(|step| match &step.write {
-            Write::Ledger(write) => Some(write.spec.reservations.values()),
-            _ => None,
-        })
-        .flatten()
+    let removals: Vec<String> = scene::ledgers(&round)
+        .into_iter()
+        .flat_map(|spec| spec.reservations.into_values())
         .filter(|reservation| reservation.removal && reservation.since.0 >= now())
-        .map(|reservation| reservation.pod.clone())
+        .map(|reservation| reservation.pod)
         .collect();
     assert_eq!(removals, ["web-2"], "{:?}", round.steps);
     assert!(!says(&round, "updateStrategy"), "{:?}", round.steps);

@@ -1,7 +1,6 @@
 //! The writes that put something back.
 
 use hitless_api::{PodRef, names};
-use hitless_rollout::round::ServiceWrite;
 use hitless_runtime::write::WriteError;
 use hitless_workloads::{Write, registry};
 use k8s_openapi::api::core::v1::{Pod, Service};
@@ -35,10 +34,10 @@ impl Restorer {
         send(&self.writes, &target, write).await.map(drop)
     }
 
-    async fn close(&self, write: &ServiceWrite) -> Result<(), WriteError> {
-        let api: Api<Service> = Api::namespaced(self.client.clone(), &write.namespace);
-        let (params, patch) = (PatchParams::default(), write.patch());
-        self.writes.send("services", async { api.patch(&write.name, &params, &patch).await.map(drop) }).await
+    async fn close(&self, write: &Write) -> Result<(), WriteError> {
+        let api: Api<Service> = Api::namespaced(self.client.clone(), &write.on.namespace);
+        let target = Target { api, resource: "services", status: "services" };
+        send(&self.writes, &target, write).await.map(drop)
     }
 
     async fn in_service(&self, pod: &PodRef, resource_version: &str, wanted: bool) -> Result<(), WriteError> {

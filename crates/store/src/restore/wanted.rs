@@ -7,7 +7,8 @@ use hitless_api::Grant;
 use hitless_api::names::{self, labels};
 use hitless_api::pod::PodView;
 use hitless_rollout::mode::ServiceView;
-use hitless_rollout::round::{READY_FOR, ServiceWrite};
+use hitless_rollout::round::READY_FOR;
+use hitless_rollout::round::write::service;
 use hitless_workloads::{Component, Installed, Kind, Object, Resource, registry};
 use jiff::Timestamp;
 
@@ -52,10 +53,7 @@ pub(super) fn release(kind: &dyn Kind, object: &Object) -> Option<Restore> {
 
 /// Services that were opened for a Hold.
 pub(super) fn close(services: &[Arc<ServiceView>]) -> impl Iterator<Item = Restore> {
-    services
-        .iter()
-        .filter(|service| service.held_by.is_some())
-        .map(|service| Restore::Close(ServiceWrite::close(service)))
+    services.iter().filter(|service| service.held_by.is_some()).map(|service| closed(service))
 }
 
 /// Those of them whose operation is not among `live` and whose pod is Ready, or is no more: nobody who is held needs them open.
@@ -76,7 +74,11 @@ pub(super) fn close_ended(
             pod.ready() && since.is_none_or(|since| now.duration_since(since) > READY_FOR)
         })
     };
-    services.iter().filter(move |service| is_over(service)).map(|service| Restore::Close(ServiceWrite::close(service)))
+    services.iter().filter(move |service| is_over(service)).map(|service| closed(service))
+}
+
+fn closed(service: &ServiceView) -> Restore {
+    Restore::Close(Box::new(service::close(service)))
 }
 
 #[cfg(test)]
@@ -136,7 +138,7 @@ mod tests {
         let services = [service("open", &marked), service("own", &json!({"spec": {"publishNotReadyAddresses": true}}))];
         let closed: Vec<Restore> = close(&services).collect();
         assert!(
-            matches!(&closed[..], [Restore::Close(write)] if write.name == "open" && !write.open && write.mark.is_none())
+            matches!(&closed[..], [Restore::Close(write)] if write.on.name == "open" && service::content(write) == Some((false, None)))
         );
     }
 
@@ -204,7 +206,7 @@ mod tests {
         let live = ["about-to-go.h".to_owned()].into();
         let closed: Vec<String> = close_ended(&services, &pods, &live, now.parse().unwrap())
             .map(|restore| match restore {
-                Restore::Close(write) => write.name,
+                Restore::Close(write) => write.on.name,
                 other => panic!("{other:?}"),
             })
             .collect();

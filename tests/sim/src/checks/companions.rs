@@ -4,8 +4,8 @@
 use hitless_api::names::labels;
 use hitless_api::pod::PodView;
 use hitless_api::{Reservation, TransitionLedgerSpec};
-use hitless_rollout::round::{Step, Write};
-use hitless_rollout::snapshot::Snapshot;
+use hitless_rollout::round::Step;
+use hitless_rollout::snapshot::{LedgerView, Snapshot};
 
 use super::holds::{is_lost, leads, stand_in};
 use super::{Checks, image_number};
@@ -16,13 +16,13 @@ impl Checks {
     /// A controller has decided: who is to be operated by it.
     pub(super) fn beside_companions(&mut self, now: Micros, snapshot: &Snapshot, steps: &[Step]) {
         for step in steps {
-            let Write::Ledger(write) = &step.write else { continue };
-            let known = snapshot.ledgers.get(&write.namespace).map(|ledger| &ledger.spec.reservations);
-            for (uid, place) in &write.spec.reservations {
+            let Some(next) = LedgerView::after(&step.write, None) else { continue };
+            let known = snapshot.ledgers.get(&next.namespace).map(|ledger| &ledger.spec.reservations);
+            for (uid, place) in &next.spec.reservations {
                 let is_known = known.and_then(|known| known.get(uid)).is_some_and(|known| known.since == place.since);
                 let Some(pod) = snapshot.pods.iter().find(|pod| pod.id.uid == *uid && !is_known) else { continue };
                 let fault = if is_companion(pod) {
-                    leaves_too_soon(snapshot, &write.spec, pod)
+                    leaves_too_soon(snapshot, &next.spec, pod)
                 } else {
                     goes_too_soon(snapshot, pod, place)
                 };

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use hitless_api::pod::{PodView, PortView};
 use hitless_api::{Grant, GrantMode, NodeTransitionStatus, Outcome};
 use hitless_rollout::mode::{Mode, ServiceView, Target};
-use hitless_rollout::round::{Step, Write};
+use hitless_rollout::round::Step;
+use hitless_rollout::round::write::{ledger_content, ledger_of, node_content};
 use hitless_rollout::snapshot::{NodeTransitionView, Snapshot};
 use jiff::Timestamp;
 
@@ -120,13 +121,13 @@ impl Checks {
         self.beside_companions(now, snapshot, steps);
         self.left_out(now, snapshot, steps);
         for step in steps {
-            let Write::NodeTransition(write) = &step.write else { continue };
-            let known = snapshot.node_transitions.get(&write.node).map(|known| known.spec.grants.as_slice());
+            let Some(spec) = node_content(&step.write) else { continue };
+            let known = snapshot.node_transitions.get(&step.write.on.name).map(|known| known.spec.grants.as_slice());
             let is_new = |grant: &&Grant| {
                 let mut known = known.into_iter().flatten();
                 !known.any(|other| other.id == grant.id && other.granted == grant.granted)
             };
-            let new = || write.spec.grants.iter().filter(is_new);
+            let new = || spec.grants.iter().filter(is_new);
             for grant in new().filter(|grant| grant.mode == GrantMode::Leave) {
                 if let Some(service) = deserted(snapshot, steps, grant) {
                     let what = format!(
@@ -328,12 +329,10 @@ fn described(service: &ServiceView, pod: &PodView, snapshot: &Snapshot) -> Strin
 
 /// Pods that were being operated before this decision, and still are after it.
 fn taken<'a>(snapshot: &'a Snapshot, steps: &[Step], namespace: &str) -> BTreeSet<&'a str> {
-    let next = steps.iter().find_map(|step| match &step.write {
-        Write::Ledger(write) if write.namespace == namespace => Some(&write.spec),
-        _ => None,
-    });
+    let mut writes = steps.iter().map(|step| &step.write);
+    let next = writes.find(|write| ledger_of(write) == Some(namespace)).and_then(ledger_content);
     let known = snapshot.ledgers.get(namespace).into_iter().flat_map(|ledger| ledger.spec.reservations.keys());
-    let kept = known.filter(|uid| next.is_none_or(|next| next.reservations.contains_key(*uid)));
+    let kept = known.filter(|uid| next.as_ref().is_none_or(|next| next.reservations.contains_key(*uid)));
     let running = snapshot.node_transitions.values().flat_map(|node| node.unfinished());
     kept.map(String::as_str).chain(running.map(|grant| grant.pod.uid.as_str())).collect()
 }

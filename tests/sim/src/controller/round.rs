@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use hitless_api::GrantMode;
 use hitless_api::names::SYSTEM_NAMESPACE;
-use hitless_rollout::round::{Read, Step, Write, under_way};
-use hitless_rollout::snapshot::{Evidence, LeftOut, Namespaces, Unread, is_ours};
-use hitless_workloads::{Component, Installed};
+use hitless_rollout::round::write::{ledger_of, service};
+use hitless_rollout::round::{Read, Step, under_way};
+use hitless_rollout::snapshot::{Evidence, LedgerView, LeftOut, Namespaces, NodeTransitionView, Unread, is_ours};
+use hitless_workloads::{Component, Installed, Write};
 use jiff::Timestamp;
 
 use super::{Controller, DEBOUNCE, Doing};
@@ -58,6 +59,7 @@ impl Controller {
             ground.fault(Fault::OldCache);
         }
         self.rounds += 1;
+        self.decided = wall;
         self.leave_out(&named, ground);
         let round = decide::round(&self.snapshot, &mut self.memory.gate_cache, wall);
         if let Some(later) = round.deposed {
@@ -132,7 +134,7 @@ impl Controller {
                 outcomes[index] = Some(false);
                 continue;
             }
-            let is_grant = matches!(steps[index].write, Write::NodeTransition(_));
+            let is_grant = steps[index].write.verb == "node-transition";
             if ground.chance.happens(ground.weather.controller_killed) {
                 ground.fault(if is_grant { Fault::KilledBeforeGrant } else { Fault::ControllerKilled });
                 let back = ground.now + ground.chance.delay(50 * MS, 20 * SECOND);
@@ -147,7 +149,7 @@ impl Controller {
             ground.say(Who::Controller(self.index), || format!("writes {}", describe(&write)));
             let to = ReplyTo { who: Who::Controller(self.index), life: self.life, token: index };
             flying.insert(index);
-            ground.send(Request::Lead { write, seen: seen.clone() }, to);
+            ground.send(Request::Lead { write, seen: seen.clone(), decided: self.decided }, to);
         }
         if flying.is_empty() {
             let _ = keys;
@@ -161,7 +163,7 @@ impl Controller {
 
     /// What the reservations among these steps were decided on.
     fn seen(&self, steps: &[Step], now: Timestamp) -> Option<Arc<Seen>> {
-        steps.iter().any(|step| matches!(step.write, Write::Ledger(_))).then(|| {
+        steps.iter().any(|step| ledger_of(&step.write).is_some()).then(|| {
             Arc::new(Seen {
                 pods: self.snapshot.pods.clone(),
                 rules: self.snapshot.rules.clone(),
@@ -219,9 +221,10 @@ impl Controller {
                             Refusal::Denied(words) => self.memory.refused(write, words, ground.wall(self.skew)),
                             Refusal::Conflict | Refusal::Gone => {}
                         }
-                        if let (Refusal::Conflict, Write::Service(write)) = (why, write)
-                            && let Some(current) =
-                                ground.server.services.get(&server::key(&write.namespace, &write.name))
+                        let at = server::key(&write.on.namespace, &write.on.name);
+                        if why == Refusal::Conflict
+                            && write.on.group_kind.is("", "Service")
+                            && let Some(current) = ground.server.services.get(&at)
                         {
                             self.caches.put(Object::Service(current.view.clone()));
                         }
@@ -245,28 +248,21 @@ fn evidence(read: &Read, answer: &Answer) -> Option<Evidence> {
 }
 
 fn describe(write: &Write) -> String {
-    match write {
-        Write::Ledger(write) => {
-            let places: Vec<_> = write.spec.reservations.values().map(|place| place.pod.as_str()).collect();
-            format!("ledger/{} epoch {}: [{}]", write.namespace, write.spec.leader.epoch, places.join(" "))
-        }
-        Write::NodeTransition(write) => {
-            let grants: Vec<_> = write
-                .spec
-                .grants
-                .iter()
-                .map(|grant| {
-                    let mode = if grant.mode == GrantMode::Hold { "(hold)" } else { "" };
-                    format!("{}{mode}{}", grant.pod.name, if grant.cancel.is_some() { "(cancel)" } else { "" })
-                })
-                .collect();
-            let fence = if write.fence.is_some() { ", fence" } else { "" };
-            format!("grants of {}: [{}]{fence}", write.node, grants.join(" "))
-        }
-        Write::Service(service) => {
-            let words = if service.open { "open" } else { "closed" };
-            format!("{}: {words}, mark {}", write.key(), service.mark.as_deref().unwrap_or("none"))
-        }
-        other => other.key(),
+    let key = write.key();
+    if let Some(ledger) = LedgerView::after(write, None) {
+        let places: Vec<_> = ledger.spec.reservations.values().map(|place| place.pod.as_str()).collect();
+        format!("{key} epoch {}: [{}]", ledger.spec.leader.epoch, places.join(" "))
+    } else if let Some(node) = NodeTransitionView::after(write, None) {
+        let grants = node.spec.grants.iter().map(|grant| {
+            let mode = if grant.mode == GrantMode::Hold { "(hold)" } else { "" };
+            format!("{}{mode}{}", grant.pod.name, if grant.cancel.is_some() { "(cancel)" } else { "" })
+        });
+        let fence = if node.fence.is_some() { ", fence" } else { "" };
+        format!("grants of {}: [{}]{fence}", node.node, grants.collect::<Vec<_>>().join(" "))
+    } else if let Some((open, mark)) = service::content(write) {
+        let words = if open { "open" } else { "closed" };
+        format!("{key}: {words}, mark {}", mark.as_deref().unwrap_or("none"))
+    } else {
+        key
     }
 }

@@ -7,7 +7,6 @@ use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
 
 use super::{Object, PodObject, Refusal, Server};
-use crate::checks::Checks;
 
 impl Server {
     /// A look at a pod, which is to be the one that was seen.
@@ -23,17 +22,6 @@ impl Server {
             is_named && pod.view.owner.as_ref().is_some_and(|owner| owner.uid == owner_uid)
         };
         if self.pods.values().any(is_it) { Err(Refusal::Conflict) } else { Ok(None) }
-    }
-
-    pub(super) fn make_pod(
-        &mut self,
-        namespace: &str,
-        manifest: Value,
-        checks: &mut Checks,
-    ) -> Result<Option<Object>, Refusal> {
-        let pod = self.new_pod(namespace, manifest)?;
-        checks.pod_made(self, &pod.view);
-        Ok(Some(Object::Pod(self.put_pod(checks, pod))))
     }
 
     /// A pod as it is stored when a controller has made it, unless there is one of its name.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use hitless_api::PodRef;
 use hitless_rollout::prefetch::{NamePool, NodeImages, PrefetchState, PrefetchView};
-use hitless_rollout::round::PrefetchWrite;
-use hitless_workloads::image;
+use hitless_workloads::{Request, Write, image};
+use k8s_openapi::api::core::v1::Pod;
 
 use super::{Change, Kind, Object, Refusal, Server, Told, key};
 use crate::checks::image_number;
@@ -51,40 +51,24 @@ pub(crate) fn by_digest(reference: &str) -> String {
 }
 
 impl Server {
-    pub(super) fn prefetch(&mut self, write: PrefetchWrite) -> Result<Option<Object>, Refusal> {
-        match write {
-            PrefetchWrite::Create { pull, attempt, resources: _, owner: _ } => {
-                self.admit_helper(&pull.namespace)?;
-                let name = pull.pod_name(attempt);
-                let at = key(&pull.namespace, &name);
-                if self.prefetches.contains_key(&at) {
-                    return Err(Refusal::Conflict);
-                }
-                let made = self.version + 1;
-                let pod = PodRef { namespace: pull.namespace.clone(), name, uid: format!("uid-{made}") };
-                let view = PrefetchView {
-                    pod,
-                    key: pull.key(),
-                    attempt,
-                    node: pull.node,
-                    image: pull.image,
-                    rewritten: None,
-                    given: None,
-                    created: Some(self.stamp()),
-                    deleting: false,
-                    state: PrefetchState::Pulling,
-                };
-                Ok(Some(self.put_prefetch(view)))
+    /// A pod that fetches an image is made or deleted.
+    pub(super) fn prefetch(&mut self, at: &Key, write: &Write) -> Result<Option<Object>, Refusal> {
+        let Request::Create(manifest) = &write.request else {
+            if self.prefetches.get(at).is_none_or(|known| known.pod.uid != write.on.uid) {
+                return Err(Refusal::Gone);
             }
-            PrefetchWrite::Delete(pod) => {
-                let at = key(&pod.namespace, &pod.name);
-                if self.prefetches.get(&at).is_none_or(|known| known.pod.uid != pod.uid) {
-                    return Err(Refusal::Gone);
-                }
-                self.remove_prefetch(&at);
-                Ok(None)
-            }
+            self.remove_prefetch(at);
+            return Ok(None);
+        };
+        self.admit_helper(&write.on.namespace)?;
+        if self.prefetches.contains_key(at) {
+            return Err(Refusal::Conflict);
         }
+        let pod = serde_json::from_value::<Pod>(manifest.clone()).ok();
+        let view = pod.as_ref().and_then(PrefetchView::of).ok_or(Refusal::Denied("no pod that fetches an image"))?;
+        let pod = PodRef { uid: format!("uid-{}", self.version + 1), ..view.pod.clone() };
+        let (created, state) = (Some(self.stamp()), PrefetchState::Pulling);
+        Ok(Some(self.put_prefetch(PrefetchView { pod, created, state, given: None, ..view })))
     }
 
     pub(crate) fn put_prefetch(&mut self, view: PrefetchView) -> Object {

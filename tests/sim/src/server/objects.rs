@@ -3,7 +3,7 @@
 use hitless_agent::instant::whole_seconds;
 use hitless_api::names::annotations;
 use hitless_workloads::{Write, registry};
-use hitless_world::{Refused, WorkloadObject, api_server, carry_out, object_key};
+use hitless_world::{WorkloadObject, api_server, carry_out, object_key};
 use serde_json::Value;
 
 use super::{Change, Kind, Object, Refusal, Server, Told};
@@ -93,18 +93,15 @@ impl Server {
         let changed_at = self.changed_at;
         let version = self.bump();
         let now = self.stamp().to_string();
-        let stored = carry_out(write, known.as_ref().map(|known| &*known.json), &version.to_string(), &now);
-        match stored {
-            Err(Refused::Conflict) => Err(Refusal::Conflict),
-            Err(Refused::NotFound) => Err(Refusal::Gone),
-            Ok(None) => {
+        match carry_out(write, known.as_ref().map(|known| &*known.json), &version.to_string(), &now)? {
+            None => {
                 if let Some(known) = known {
                     checks.deleted(self.now, &known.view);
                 }
                 self.remove_object(&at);
                 Ok(None)
             }
-            Ok(Some(json)) => {
+            Some(json) => {
                 let before = known.map(|known| known.view);
                 let after =
                     registry::read(json.clone()).and_then(Result::ok).ok_or(Refusal::Denied("not such an object"))?;

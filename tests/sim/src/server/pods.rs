@@ -3,8 +3,10 @@
 use hitless_agent::view::NodePod;
 use hitless_api::PodRef;
 use hitless_api::names::IN_SERVICE;
-use hitless_api::pod::ConditionView;
+use hitless_api::pod::{ConditionView, PodView};
+use hitless_rollout::companion::is_companion;
 use hitless_workloads::{Request, Write};
+use hitless_world::review;
 use json_patch::PatchOperation;
 use serde_json::Value;
 
@@ -22,32 +24,33 @@ impl Server {
         checks: &mut Checks,
     ) -> Result<Option<Object>, Refusal> {
         let known = self.pods.get(pod.uid.as_str()).ok_or(Refusal::Gone)?.clone();
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let metadata = &patch["metadata"];
         let wanted = Version { uid: text(&metadata["uid"]), resource_version: text(&metadata["resourceVersion"]) };
-        let is = Version { uid: known.view.id.uid.clone(), resource_version: known.view.resource_version.clone() };
-        if !fits(&is, &wanted) {
+        if !fits(&version(&known.view), &wanted) {
             return Err(Refusal::Conflict);
         }
-        let condition = &patch["status"]["conditions"][0];
-        let next = ConditionView::new(
-            condition["status"] == "True",
-            text(&condition["reason"]),
-            text(&condition["message"]),
-            condition["lastTransitionTime"].as_str().and_then(|time| time.parse().ok()),
-        );
         let mut after = NodePod::clone(&known.node_pod);
-        after.view.conditions.insert(IN_SERVICE, next);
+        after.view.conditions.insert(IN_SERVICE, condition(&patch["status"]["conditions"][0]));
         self.admission.review(self.now, &known.view, &after.view)?;
         checks.in_service(self, &known.view, &after.view, operation);
         Ok(Some(Object::Pod(self.put_pod(checks, after))))
     }
 
-    /// A controller's write to a pod that takes part in PodOpsLifecycle, or that a CollaSet has or is to have.
+    /// A controller's write to a pod that takes part in PodOpsLifecycle, that a CollaSet has or is to have, or that is a companion.
     pub(super) fn own_pod(&mut self, write: &Write, checks: &mut Checks) -> Result<Option<Object>, Refusal> {
         let known = self.pods.get(write.on.uid.as_str()).cloned();
         match &write.request {
-            Request::Create(manifest) => self.make_pod(&write.on.namespace, manifest.clone(), checks),
+            Request::Create(manifest) => {
+                let is_companion = write.verb == "companion";
+                if is_companion {
+                    self.admit_helper(&write.on.namespace)?;
+                }
+                let pod = self.new_pod(&write.on.namespace, manifest.clone())?;
+                if !is_companion {
+                    checks.pod_made(self, &pod.view);
+                }
+                Ok(Some(Object::Pod(self.put_pod(checks, pod))))
+            }
             // Admission refuses no pod of a CollaSet here.
             Request::Try(_) => Ok(None),
             Request::Look => self.very_pod(write),
@@ -66,19 +69,35 @@ impl Server {
                 if deletion.resource_version().is_some_and(|wanted| known.view.resource_version != wanted) {
                     return Err(Refusal::Conflict);
                 }
-                if known.view.owner.as_ref().is_some_and(|owner| owner.group_kind.kind == "CollaSet") {
+                let is_companion = is_companion(&known.view);
+                if is_companion {
+                    checks.companion_deleted(self, &known.view);
+                } else if known.view.owner.as_ref().is_some_and(|owner| owner.group_kind.kind == "CollaSet") {
                     checks.deleted_by_us(self, &known.view);
                 } else {
                     checks.deleted_by_label(self, &known.view);
                 }
-                if known.view.node.is_none() {
+                let is_asked_to_end = deletion.grace_seconds() != Some(0);
+                let has_served = known.view.in_service().is_some();
+                let ends_at_once =
+                    if is_companion { !has_served || !is_asked_to_end } else { known.view.node.is_none() };
+                if ends_at_once {
                     self.remove_pod(checks, &write.on.uid);
                 } else {
                     self.change_pod(checks, &write.on.uid, |pod| pod.view.terminating = true);
                 }
                 Ok(None)
             }
-            Request::Status(_) => Err(Refusal::Denied("no such write to a pod")),
+            Request::Status(patch) => {
+                let added = patch.value("/status/conditions/-").filter(|added| added["type"] == IN_SERVICE);
+                let added = added.ok_or(Refusal::Denied("no such write to a pod"))?;
+                let known = known.ok_or(Refusal::Gone)?;
+                review(write, Some(&version(&known.view)))?;
+                let mut after = NodePod::clone(&known.node_pod);
+                after.view.conditions.insert(IN_SERVICE, condition(added));
+                Ok(Some(Object::Pod(self.put_pod(checks, after))))
+            }
+            Request::Merge(_) | Request::Ensure { .. } => Err(Refusal::Denied("no such write to a pod")),
         }
     }
 
@@ -110,6 +129,19 @@ impl Server {
         after.has_labels = !after.view.labels.is_empty();
         Ok(Some(Object::Pod(self.put_pod(checks, after))))
     }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn version(pod: &PodView) -> Version {
+    Version { uid: pod.id.uid.clone(), resource_version: pod.resource_version.clone() }
+}
+
+fn condition(condition: &Value) -> ConditionView {
+    let since = condition["lastTransitionTime"].as_str().and_then(|time| time.parse().ok());
+    ConditionView::new(condition["status"] == "True", text(&condition["reason"]), text(&condition["message"]), since)
 }
 
 /// One operation of the patch; `None` if it does not fit.

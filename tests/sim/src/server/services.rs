@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use hitless_rollout::mode::ServiceView;
-use hitless_rollout::round::ServiceWrite;
-use json_patch::PatchOperation;
+use hitless_workloads::Write;
+use hitless_world::carry_out;
 use k8s_openapi::api::core::v1::Service;
-use kube::api::Patch;
 use serde_json::{Value, json};
 
 use super::{Change, Kind, Object, Refusal, Server, Told, key};
@@ -22,19 +21,14 @@ pub(crate) struct ServiceObject {
 
 impl Server {
     /// A controller's patch.
-    pub(super) fn service(&mut self, write: &ServiceWrite, checks: &mut Checks) -> Result<Option<Object>, Refusal> {
-        let key = key(&write.namespace, &write.name);
-        let known = self.services.get(&key).ok_or(Refusal::Gone)?;
+    pub(super) fn service(&mut self, at: &Key, write: &Write, checks: &mut Checks) -> Result<Option<Object>, Refusal> {
+        let known = self.services.get(at).ok_or(Refusal::Gone)?;
         // The ledger is read right before the patch; a place that is taken in between changes the Service, too.
-        let ledger = self.ledgers.get(write.namespace.as_str()).map(|ledger| &ledger.spec);
-        if write.ended.as_ref().is_some_and(|ended| !ended.is_over(ledger)) {
+        let ledger = self.ledgers.get(write.on.namespace.as_str()).map(|ledger| &ledger.spec);
+        if write.once.as_ref().is_some_and(|ended| !ended.is_over(ledger)) {
             return Err(Refusal::Conflict);
         }
-        let Patch::Json::<Value>(patch) = write.patch() else { return Err(Refusal::Denied("not a JSON patch")) };
-        let mut object = known.object.clone();
-        for step in &patch.0 {
-            apply(&mut object, step).ok_or(Refusal::Conflict)?;
-        }
+        let object = carry_out(write, Some(&known.object), "", "")?.ok_or(Refusal::Denied("not a Service"))?;
         let before = known.view.clone();
         let after = self.put_service(object, checks).ok_or(Refusal::Denied("not a Service"))?;
         checks.service_written(self, &before, &after);
@@ -63,14 +57,5 @@ impl Server {
             checks.service_gone(key);
             self.outbox.push(Change { version, key: key.clone(), what: Told::Deleted(Kind::Service), node: None });
         }
-    }
-}
-
-/// One operation of a patch; `None` if it does not fit. To the API server what is absent is null.
-fn apply(object: &mut Value, step: &PatchOperation) -> Option<()> {
-    let is_absent = object.pointer(step.path().as_str()).is_none();
-    match step {
-        PatchOperation::Test(test) if test.value.is_null() && is_absent => Some(()),
-        _ => json_patch::patch(object, std::slice::from_ref(step)).ok(),
     }
 }

@@ -7,8 +7,8 @@ pub(crate) const BUGS: &[Bug] = &[
         what: "a Service that was opened for a Hold is never closed",
         changes: &[(
             "crates/rollout/src/round/features/service_publishing.rs",
-            "effects.changes.push(Change::CloseService { service, ended });",
-            "if !MUTANT { effects.changes.push(Change::CloseService { service, ended }); }",
+            "effects.changes.push(Change::Write(service::close(service).once(ended)));",
+            "if !MUTANT { effects.changes.push(Change::Write(service::close(service).once(ended))); }",
         )],
     },
     Bug {

@@ -87,11 +87,10 @@ pub(crate) const BUGS: &[Bug] = &[
     Bug {
         what: "the ledger is written whatever its version is",
         changes: &[(
-            "crates/rollout/src/round/draft/steps.rs",
-            "let write = Write::Ledger(LedgerWrite { namespace: namespace.to_owned(), version, spec });",
-            "let version = version.map(|mut version: crate::snapshot::Version| { \
-             if MUTANT { version.resource_version.clear(); } version });\n            \
-             let write = Write::Ledger(LedgerWrite { namespace: namespace.to_owned(), version, spec });",
+            "crates/rollout/src/round/write.rs",
+            "let patch = tested(version).replace(&[\"spec\"], json!(spec));",
+            "let tested = if MUTANT { JsonPatch::of(&version.uid) } else { tested(version) };\n            \
+             let patch = tested.replace(&[\"spec\"], json!(spec));",
         )],
     },
     Bug {
@@ -106,8 +105,8 @@ pub(crate) const BUGS: &[Bug] = &[
         what: "agents are not given the right to operate in a namespace",
         changes: &[(
             "crates/rollout/src/round/draft/steps.rs",
-            "if binding.zip(ledger_uid.as_ref()).is_some_and(|(binding, ledger)| binding.serves(ledger)) {",
-            "if MUTANT || binding.zip(ledger_uid.as_ref()).is_some_and(|(binding, ledger)| binding.serves(ledger)) {",
+            "if binding.zip(ledger_uid).is_some_and(|(binding, ledger)| binding.serves(ledger)) {",
+            "if MUTANT || binding.zip(ledger_uid).is_some_and(|(binding, ledger)| binding.serves(ledger)) {",
         )],
     },
     Bug {

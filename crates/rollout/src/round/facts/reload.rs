@@ -206,7 +206,7 @@ impl Reloads {
     }
 
     pub(crate) fn changes<'a>(&self) -> Vec<Change<'a>> {
-        self.writes.values().cloned().map(Change::Workload).collect()
+        self.writes.values().cloned().map(Change::Write).collect()
     }
 }
 

@@ -24,7 +24,7 @@ pub(crate) fn follow<'a>(context: &FeatureContext<'_, 'a, '_>) -> Effects<'a> {
         let object = wishes.world.object(&plan.workload.uid).filter(|_| is_free)?;
         let value = TriedAgain { revision: plan.target.clone(), at: MicroTime(context.now) };
         let text = serde_json::to_string(&value).ok()?;
-        Some(Change::Workload(Write::annotate("try-again", object, annotations::TRIED_AGAIN, &text)))
+        Some(Change::Write(Write::annotate("try-again", object, annotations::TRIED_AGAIN, &text)))
     });
     Effects::of(changes)
 }

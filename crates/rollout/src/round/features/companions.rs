@@ -16,11 +16,11 @@ use crate::round::facts::companions::{ROOM_WITHIN, SLOW_AFTER, deadline, is_movi
 use crate::round::features::{Effects, FeatureContext};
 use crate::round::wait_reason::WaitReason;
 use crate::round::wait_reason::companion::Companion;
-use crate::round::write::{CompanionWrite, InServiceFallback, WithoutAgent};
+use crate::round::write::pods::{self, WithoutAgent};
 
 /// Once the verdicts are known.
 pub(crate) fn follow<'a>(context: &FeatureContext<'_, 'a, '_>) -> Effects<'a> {
-    let FeatureContext { facts, verdicts, draft, .. } = *context;
+    let FeatureContext { facts, verdicts, draft, now, .. } = *context;
     let mut changes = Vec::new();
     let mut leaving: BTreeSet<(&str, &str)> = BTreeSet::new();
     // Several pods may wait for the same one.
@@ -34,11 +34,13 @@ pub(crate) fn follow<'a>(context: &FeatureContext<'_, 'a, '_>) -> Effects<'a> {
         }
         let change = match stage {
             Companion::Missing => wish.intent.as_ref().ok().and_then(|intent| create(facts, plan, wish.pod, intent)),
-            Companion::Joining => facts.companions.of(plan).filter(|pod| !companion::has_served(pod)).map(join),
+            Companion::Joining => {
+                facts.companions.of(plan).filter(|pod| !companion::has_served(pod)).map(|pod| join(pod, now))
+            }
             Companion::Tried(tried) => {
                 let object = facts.wishes.world.object(&plan.workload.uid).filter(|_| plan.writes.is_empty());
                 object.map(|object| {
-                    Change::Workload(Write::annotate("record-trial", object, annotations::TRIED, &tried.text()))
+                    Change::Write(Write::annotate("record-trial", object, annotations::TRIED, &tried.text()))
                 })
             }
             Companion::Leaving => {
@@ -58,7 +60,7 @@ pub(crate) fn follow<'a>(context: &FeatureContext<'_, 'a, '_>) -> Effects<'a> {
         let is_leaving = leaving.contains(&(pod.id.namespace.as_str(), pod.id.name.as_str()));
         delete(facts, pod, is_leaving, draft)
     });
-    changes.extend(gone.map(Change::Companion));
+    changes.extend(gone.map(Change::Write));
     Effects::of(changes).waking(wake_at(facts))
 }
 
@@ -69,20 +71,19 @@ fn create<'a>(facts: &Facts<'a, '_>, plan: &Plan, beside: &PodView, intent: &Pod
         intent.operation.containers.iter().map(|(name, change)| (name.clone(), change.to.clone())).collect();
     let key = target_key(plan);
     let manifest = companion::manifest(&plan.workload, &key, template, &images, beside.node.as_deref()?);
-    let namespace = plan.workload.namespace.clone();
-    Some(Change::Companion(CompanionWrite::Create { namespace, key, manifest }))
+    Some(Change::Write(pods::create_companion(&key, manifest)))
 }
 
-fn join<'a>(pod: &PodView) -> Change<'a> {
-    let (pod, resource_version) = (pod.id.clone(), pod.resource_version.clone());
-    Change::InServiceFallback(InServiceFallback { pod, resource_version, because: WithoutAgent::Companion })
+fn join<'a>(pod: &PodView, now: Timestamp) -> Change<'a> {
+    Change::Write(pods::in_service(&pod.id, &pod.resource_version, WithoutAgent::Companion, now))
 }
 
 /// Nothing as long as it is needed, or has to be drained before.
-fn delete(facts: &Facts<'_, '_>, pod: &PodView, is_leaving: bool, draft: &Draft<'_>) -> Option<CompanionWrite> {
+fn delete(facts: &Facts<'_, '_>, pod: &PodView, is_leaving: bool, draft: &Draft<'_>) -> Option<Write> {
+    // Nobody was ever sent to one that goes at once, so its containers are not asked to end.
     let write = |at_once: bool| {
-        let resource_version = pod.resource_version.clone();
-        Some(CompanionWrite::Delete { pod: pod.id.clone(), resource_version, at_once })
+        let version = Some(pod.resource_version.as_str());
+        Some(pods::delete_helper("companion", &pod.id, version, at_once.then_some(0)))
     };
     let uid = pod.id.uid.as_str();
     match pod.in_service() {

@@ -34,7 +34,7 @@ pub(crate) fn follow<'a>(context: &FeatureContext<'_, 'a, '_>) -> Effects<'a> {
         let hint = unfit::hint(first, wishes, plan).map(|hint| format!("; {hint}")).unwrap_or_default();
         let message = format!("{message}{hint}");
         let why = BadVersion { pod: &grant.pod.name, reason: &result.reason, message: &message };
-        kind.halt(wishes.world.object(&plan.workload.uid)?, &wishes.world, why).map(Change::Workload)
+        kind.halt(wishes.world.object(&plan.workload.uid)?, &wishes.world, why).map(Change::Write)
     });
     Effects::of(changes)
 }

@@ -7,7 +7,7 @@ use crate::companion;
 use crate::round::change::Change;
 use crate::round::facts::agents::without_agent_for;
 use crate::round::features::{Effects, FeatureContext};
-use crate::round::write::{InServiceFallback, WithoutAgent};
+use crate::round::write::pods::{WithoutAgent, in_service};
 use crate::snapshot::Snapshot;
 
 /// Seconds without an agent after which the controller stands in.
@@ -29,9 +29,8 @@ fn decide(snapshot: &Snapshot, now: Timestamp) -> Effects<'_> {
     for pod in snapshot.pods.iter().map(|pod| &**pod).filter(waiting) {
         let Some(due) = without_agent_for(grace, snapshot, pod, now) else { continue };
         if now >= due {
-            let (pod, resource_version) = (pod.id.clone(), pod.resource_version.clone());
-            let write = InServiceFallback { pod, resource_version, because: WithoutAgent::NoAgent };
-            effects.changes.push(Change::InServiceFallback(write));
+            let write = in_service(&pod.id, &pod.resource_version, WithoutAgent::NoAgent, now);
+            effects.changes.push(Change::Write(write));
         } else {
             effects.wake(due);
         }
@@ -75,7 +74,7 @@ mod tests {
         assert!(early.changes.is_empty());
         assert_eq!(early.wake_at, Some(after(30)));
         assert!(
-            matches!(&decide(&missing, after(30)).changes[0], Change::InServiceFallback(write) if write.resource_version == "7")
+            matches!(&decide(&missing, after(30)).changes[0], Change::Write(write) if *write == in_service(&missing.pods[0].id, "7", WithoutAgent::NoAgent, after(30)))
         );
         let later = snapshot(&bound, AgentState::MissingSince(after(10)));
         assert_eq!(decide(&later, after(30)).wake_at, Some(after(40)));

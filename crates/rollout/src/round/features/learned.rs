@@ -24,7 +24,7 @@ pub(crate) fn follow<'a>(context: &FeatureContext<'_, 'a, '_>) -> Effects<'a> {
         let all = gaps.chain(news(index).map(|losses| (annotations::LOSSES, losses)));
         let all: Vec<(&str, String)> = all.filter(|_| is_free).collect();
         let all: Vec<(&str, &str)> = all.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        (!all.is_empty()).then(|| Change::Workload(Write::annotate_all("record-gap", object, &all)))
+        (!all.is_empty()).then(|| Change::Write(Write::annotate_all("record-gap", object, &all)))
     });
     Effects::of(changes)
 }

@@ -34,13 +34,7 @@ pub(crate) fn changes<'a>(wishes: &Wishes<'_>, snapshot: &Snapshot, now: Timesta
         };
         lifecycle::next(pod, known, |by| is_expected(snapshot, pod, by), now)
     };
-    snapshot
-        .pods
-        .iter()
-        .filter(|pod| pod.lifecycle.is_some())
-        .filter_map(|pod| next(pod))
-        .map(Change::Workload)
-        .collect()
+    snapshot.pods.iter().filter(|pod| pod.lifecycle.is_some()).filter_map(|pod| next(pod)).map(Change::Write).collect()
 }
 
 /// The grants by which others operate pods, by the pod's uid: those that have their reservation, and have neither ended nor are to.

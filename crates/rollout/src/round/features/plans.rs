@@ -7,7 +7,7 @@ use crate::round::features::{Effects, FeatureContext};
 pub(crate) fn follow<'a>(context: &FeatureContext<'_, 'a, '_>) -> Effects<'a> {
     let (wishes, reloads) = (&context.facts.wishes, &context.facts.reloads);
     let plans = wishes.plans.iter().enumerate().filter(|(index, _)| !reloads.comes_first(*index));
-    let writes = plans.flat_map(|(_, plan)| &plan.writes).cloned().map(Change::Workload);
+    let writes = plans.flat_map(|(_, plan)| &plan.writes).cloned().map(Change::Write);
     // A pod that counts as available again may let another one go.
     let settled = wishes.world.recently_ready.values().min().copied().filter(|_| !context.verdicts.is_empty());
     Effects::of(writes).waking(wishes.plans.iter().filter_map(|plan| plan.wake_at)).waking(settled)

@@ -19,7 +19,7 @@ use crate::round::draft::Draft;
 use crate::round::facts::Facts;
 use crate::round::features::{Effects, FeatureContext};
 use crate::round::pools::{limit, serves};
-use crate::round::write::ProviderStatusWrite;
+use crate::round::write;
 use crate::snapshot::Snapshot;
 
 /// What is wanted of each pool of each TrafficProvider, once all grants are in the draft.
@@ -173,6 +173,6 @@ fn status<'a>(
     if pools == known {
         return None;
     }
-    let (name, version) = (provider.name.clone(), provider.version.clone());
-    Some(Change::ProviderStatus(ProviderStatusWrite { name, version, status: TrafficProviderStatus { pools } }))
+    let (on, status) = (("", provider.name.as_str()), TrafficProviderStatus { pools });
+    Some(Change::Write(write::status("provider-status", "TrafficProvider", on, &provider.version, &status)))
 }

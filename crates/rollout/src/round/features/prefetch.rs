@@ -18,7 +18,7 @@ use crate::round::features::{Effects, FeatureContext};
 use crate::round::note::note;
 use crate::round::pod_verdict::PodVerdict;
 use crate::round::wait_reason::WaitReason;
-use crate::round::write::PrefetchWrite;
+use crate::round::write::pods;
 
 /// So many nodes fetch the same image at a time, so that a registry is not overrun, and a bad tag is not tried everywhere.
 const NODES_AT_A_TIME: usize = 10;
@@ -74,12 +74,12 @@ pub(crate) fn follow<'a>(context: &FeatureContext<'_, 'a, '_>) -> Effects<'a> {
             }
             let shows = facts.images.of_new_pods(&pull).filter(|other| facts.images.attempts(&other.key()).is_empty());
             if let Some(other) = shows.filter(|other| begun.insert(other.key())) {
-                prefetches.create(other, facts, owner.clone());
+                prefetches.create(other, facts, &owner);
             }
             let count = under_way.entry(pull.image.clone()).or_default();
             if prefetches.is_due(attempts, now) && (*count < NODES_AT_A_TIME || !attempts.is_empty()) {
                 *count += usize::from(attempts.is_empty());
-                prefetches.create(pull, facts, owner.clone());
+                prefetches.create(pull, facts, &owner);
             }
         }
     }
@@ -115,7 +115,7 @@ impl Prefetches<'_> {
         }
     }
 
-    fn create(&mut self, mut pull: Pull, facts: &Facts<'_, '_>, owner: ObjectRef) {
+    fn create(&mut self, mut pull: Pull, facts: &Facts<'_, '_>, owner: &ObjectRef) {
         let key = pull.key();
         let template = facts.wishes.world.object(&owner.uid).and_then(Object::template);
         let chosen = choose(facts.snapshot, &pull, template);
@@ -128,12 +128,7 @@ impl Prefetches<'_> {
         // Most namespaces want nothing stated, and where nothing is a node that is full takes the pod all the same.
         let is_refused = facts.images.refusals.has_refused(&pull, &key);
         let resources = if is_refused { Resources::OfContainer } else { Resources::None };
-        self.effects.changes.push(Change::Prefetch(PrefetchWrite::Create {
-            pull: Box::new(pull),
-            attempt,
-            resources,
-            owner,
-        }));
+        self.effects.changes.push(Change::Write(pods::create_prefetch(&pull, attempt, resources, owner)));
     }
 
     /// Those whose image no pod of the node needs any more, and those after which there was another attempt that has ended.
@@ -148,7 +143,7 @@ impl Prefetches<'_> {
                 })
                 || (facts.images.tells_name(each) && is_wanted_anywhere(each, wanted));
             if is_superseded || !is_wanted {
-                self.effects.changes.push(Change::Prefetch(PrefetchWrite::Delete(each.pod.clone())));
+                self.effects.changes.push(Change::Write(pods::delete_helper("prefetch", &each.pod, None, None)));
             }
         }
     }

@@ -28,10 +28,7 @@ pub(crate) fn follow<'a>(context: &FeatureContext<'_, 'a, '_>) -> Effects<'a> {
         let object = wishes.world.object(&plan.workload.uid)?;
         let is_free =
             plan.writes.is_empty() && plan.opt_in != OptIn::No && !context.written.contains(&plan.workload.uid);
-        is_free
-            .then(|| write(object, &next(plan, object, wishes, snapshot, context.now)?))
-            .flatten()
-            .map(Change::Workload)
+        is_free.then(|| write(object, &next(plan, object, wishes, snapshot, context.now)?)).flatten().map(Change::Write)
     });
     Effects::of(changes)
 }

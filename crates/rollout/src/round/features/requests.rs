@@ -19,7 +19,7 @@ pub(crate) fn follow<'a>(context: &FeatureContext<'_, 'a, '_>) -> Effects<'a> {
     let mut effects = Effects::default();
     for kind in REQUESTS {
         let Reports { writes, notes, wake_at } = kind.report(&context, &fates);
-        effects.changes.extend(writes.into_iter().map(Change::Workload));
+        effects.changes.extend(writes.into_iter().map(Change::Write));
         effects = effects.telling(notes).waking(wake_at);
     }
     effects.telling(left_alone(snapshot)).telling(guard::notes(snapshot))

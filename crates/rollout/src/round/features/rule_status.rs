@@ -13,7 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use crate::round::change::Change;
 use crate::round::features::{Effects, FeatureContext};
 use crate::round::pod_verdict::PodVerdict;
-use crate::round::write::RuleStatusWrite;
+use crate::round::write;
 use crate::snapshot::{RuleView, Snapshot};
 
 /// Upstream's name of the stage before an operation.
@@ -92,12 +92,8 @@ fn change<'a>(
         return None;
     }
     let status = PodTransitionRuleStatus { update_time: Some(Time(now)), ..status };
-    Some(Change::RuleStatus(RuleStatusWrite {
-        namespace: rule.namespace.clone(),
-        name: rule.name.clone(),
-        version: rule.version.clone(),
-        status,
-    }))
+    let on = (rule.namespace.as_str(), rule.name.as_str());
+    Some(Change::Write(write::status("rule-status", "PodTransitionRule", on, &rule.version, &status)))
 }
 
 /// In the order in which they may go; if there are too many, those that the rule keeps waiting come first, by name, so that the same ones
@@ -253,7 +249,8 @@ mod tests {
             .collect();
         let change =
             change(&rule, &Snapshot::default(), (&pods.iter().collect::<Vec<_>>(), &[]), Timestamp::UNIX_EPOCH);
-        let Some(Change::RuleStatus(RuleStatusWrite { status, .. })) = change else { panic!("nothing is written") };
+        let Some(Change::Write(write)) = change else { panic!("nothing is written") };
+        let status: PodTransitionRuleStatus = write.content("/status").unwrap();
         assert_eq!(
             (status.targets.len(), status.targets_left_out, status.details_left_out),
             (MOST_TARGETS, Some(3), None)

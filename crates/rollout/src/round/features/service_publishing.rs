@@ -4,6 +4,7 @@
 
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, GrantMode, Reservation};
+use hitless_workloads::EndedHold;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::mode::{ServiceView, Serving, Traffic};
@@ -11,7 +12,7 @@ use crate::round::change::Change;
 use crate::round::facts::endings::Ended;
 use crate::round::facts::wishes::Wishes;
 use crate::round::features::{Effects, FeatureContext};
-use crate::round::write::EndedHold;
+use crate::round::write::service;
 use crate::snapshot::{Evidence, OperationKey, Snapshot};
 
 /// A pod has been Ready for so long before its Service is closed: the EndpointSlice controller may see the pod later than we do. A
@@ -75,7 +76,7 @@ pub(crate) fn follow<'a>(context: &FeatureContext<'_, 'a, '_>) -> Effects<'a> {
             let reserved_since = reservation(service, id, snapshot).map(|reservation| reservation.since.0);
             let serving = serving(id, wishes, now).map(str::to_owned);
             let ended = EndedHold { id: id.to_owned(), reserved_since, serving };
-            effects.changes.push(Change::CloseService { service, ended });
+            effects.changes.push(Change::Write(service::close(service).once(ended)));
         }
     }
     effects

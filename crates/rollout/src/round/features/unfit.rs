@@ -16,7 +16,7 @@ pub(crate) fn follow<'a>(context: &FeatureContext<'_, 'a, '_>) -> Effects<'a> {
         // What its owner has paused is let go by nobody else.
         let may = may_roll(plan) && plan.writes.is_empty() && root.pause().is_none();
         let write = registry::of_workload(&plan.workload.group_kind)?.natively(root, &words).filter(|_| may)?;
-        Some(Change::Workload(match unfits.lesson(index) {
+        Some(Change::Write(match unfits.lesson(index) {
             Some(lesson) => write.and_annotate(annotations::IN_PLACE_FAILED, &lesson.text()),
             None => write,
         }))

@@ -169,8 +169,7 @@ fn write(job: Job<'_>, wanted: &OperationJobStatus) -> Option<Write> {
     if known == wanted {
         return None;
     }
-    let tested =
-        JsonPatch::of(&job.object.id.uid).test(&["metadata", "resourceVersion"], job.object.resource_version.as_str());
+    let tested = JsonPatch::at(&job.object.id.uid, &job.object.resource_version);
     let is_same_list = known.target_details.len() == wanted.target_details.len() && known.progress.is_some();
     let patch = if is_same_list {
         let patch = changed(wanted).fold(tested, |patch, (field, value)| patch.add(&["status", field], value));

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::gate_cache::GateCache;
 use crate::reload::Content;
 use crate::round::facts::reload::*;
-use crate::round::{Round, Write, round};
+use crate::round::{Round, round};
 
 const HASH: &str = "00000000000000aa";
 const OTHER: &str = "00000000000000bb";
@@ -51,7 +51,7 @@ fn decided(snapshot: &Snapshot, now: Timestamp) -> Round {
 /// Verb and changed paths of each write.
 fn writes(round: &Round) -> Vec<(&'static str, Vec<String>)> {
     let changed = |step: &crate::round::Step| {
-        let Write::Workload(write) = &step.write else { panic!("{step:?}") };
+        let write = &step.write;
         let Request::Patch(patch) = &write.request else { panic!("{write:?}") };
         let operations = serde_json::to_value(patch.clone().operations()).unwrap();
         let operations = operations.as_array().unwrap().iter().filter(|each| each["op"] == "add");
@@ -98,7 +98,7 @@ fn a_change_is_one_write_once_nothing_has_changed_for_two_seconds_or_after_ten()
     ];
     let round = decided(&changed, at(12));
     assert_eq!(writes(&round), [("restart-by-annotation", wanted)]);
-    assert_eq!(round.steps[0].done.as_ref().unwrap().reason, "Reloading");
+    assert_eq!(round.steps[0].write.tells.as_ref().unwrap().reason, "Reloading");
     let restless = snapshot(Some(OTHER), there(at(10), at(1)));
     assert_eq!(decided(&restless, at(10)).wake_at, Some(at(11)));
     assert_eq!(writes(&decided(&restless, at(11))).len(), 1);
@@ -177,7 +177,7 @@ fn what_an_init_container_uses_asks_for_new_pods_and_nothing_is_restarted_in_vai
     let recorded: Value = serde_json::from_str(&text).unwrap();
     let new_pods = json!({"config": template.trim_matches('"'), "for": ["render"]});
     assert_eq!(recorded, json!({"containers": {"render": "2"}, "newPods": new_pods}));
-    let told = round.steps[0].done.as_ref().unwrap();
+    let told = round.steps[0].write.tells.as_ref().unwrap();
     assert!(told.text.contains("init container render uses") && told.text.ends_with("made anew"), "{}", told.text);
     let refused = decided(&rendered("in-place-only", Some("1"), "2", OTHER), at(10));
     assert_eq!(writes(&refused), []);
@@ -188,8 +188,8 @@ fn what_an_init_container_uses_asks_for_new_pods_and_nothing_is_restarted_in_vai
 #[test]
 fn what_init_containers_do_not_use_restarts_in_place_and_a_version_that_recorded_nothing_for_them_is_followed() {
     let in_place = decided(&rendered("in-place-only", Some("1"), "1", OTHER), at(10));
-    assert!(in_place.steps[0].done.as_ref().unwrap().text.ends_with("restart in place"));
+    assert!(in_place.steps[0].write.tells.as_ref().unwrap().text.ends_with("restart in place"));
     assert_eq!(writes(&decided(&rendered("in-place", None, "1", HASH), at(10)))[0].0, "record-config");
     let unknown = decided(&rendered("in-place", None, "1", OTHER), at(10));
-    assert!(unknown.steps[0].done.as_ref().unwrap().text.ends_with("made anew"), "the change may be its own");
+    assert!(unknown.steps[0].write.tells.as_ref().unwrap().text.ends_with("made anew"), "the change may be its own");
 }
