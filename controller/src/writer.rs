@@ -89,7 +89,7 @@ impl Writer {
 
     async fn ledger(&self, write: &LedgerWrite) -> Result<(), WriteError> {
         let (namespace, name) = match write.namespace.as_str() {
-            CLUSTER => (names::SYSTEM_NAMESPACE, names::CLUSTER_LEDGER),
+            CLUSTER => (names::system_namespace(), names::CLUSTER_LEDGER),
             namespace => (namespace, names::LEDGER),
         };
         let api: Api<TransitionLedger> = Api::namespaced(self.client.clone(), namespace);

@@ -1,7 +1,7 @@
 //! The agents' right to operate, namespace by namespace: a RoleBinding that the namespace's ledger owns, so that no ledger
 //! means no such right.
 
-use hitless_api::names::{AGENT, GROUP, LEDGER, SYSTEM_NAMESPACE};
+use hitless_api::names::{AGENT, GROUP, LEDGER, system_namespace};
 use hitless_rollout::snapshot::AGENT_ROLE;
 use k8s_openapi::api::rbac::v1::{RoleBinding, RoleRef, Subject};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
@@ -30,7 +30,7 @@ pub(super) fn binding(namespace: &str, ledger_uid: String) -> RoleBinding {
         subjects: Some(vec![Subject {
             kind: "ServiceAccount".to_owned(),
             name: AGENT.to_owned(),
-            namespace: Some(SYSTEM_NAMESPACE.to_owned()),
+            namespace: Some(system_namespace().to_owned()),
             ..Subject::default()
         }]),
     }
