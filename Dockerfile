@@ -1,4 +1,4 @@
-# The two images of Hitless: `docker build --target agent .` and `docker build --target controller .`
+# The images of Hitless: `docker build --target agent .`, `--target controller`, and `--target cli` for `kubectl hitless` in a pod.
 # `--build-arg HITLESS_COMMIT=$(git rev-parse --short=12 HEAD)` tells both programs their commit, which they say in their logs and to
 # `kubectl hitless version`: the repository itself is not sent to the builder. Without it they say that they do not know it.
 # The reference server of the demo: `docker build --target echo --build-arg VERSION=v1 .`
@@ -33,6 +33,17 @@ USER 65532:65532
 ENTRYPOINT ["/hitless-controller"]
 
 # Apart, because cargo gives all packages of one build the features that any of them wishes of a library.
+FROM source AS build-cli
+RUN cargo build --locked --release --target x86_64-unknown-linux-gnu -p kubectl-hitless \
+    && mkdir /out \
+    && cp target/x86_64-unknown-linux-gnu/release/kubectl-hitless /out/
+
+# What `helm test` runs.
+FROM scratch AS cli
+COPY --from=build-cli /out/kubectl-hitless /kubectl-hitless
+USER 65532:65532
+ENTRYPOINT ["/kubectl-hitless"]
+
 FROM source AS build-load
 RUN cargo build --locked --release --target x86_64-unknown-linux-gnu -p hitless-load \
     && mkdir /out \

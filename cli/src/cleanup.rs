@@ -6,7 +6,7 @@ mod guard;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use hitless_api::names::{APP_LABEL, CONTROLLER, SYSTEM_NAMESPACE};
+use hitless_api::names::{APP_LABEL, CONTROLLER, system_namespace};
 use hitless_api::pod::PodView;
 use hitless_runtime::list;
 use hitless_runtime::write::{WriteError, Writes};
@@ -34,8 +34,9 @@ pub(crate) async fn run(client: Client, scope: &Scope, yes: bool) -> Result<(), 
         return Err(Failure::Failed(format!(
             "{controller} runs and looks after all this: it would hold again what is let go. It puts everything back by itself when \
              hitless is uninstalled (kubectl delete -k manifests); one workload is let go by: kubectl annotate KIND/NAME \
-             hitless.dev/update-. One that never gets ready is stopped by: kubectl -n {SYSTEM_NAMESPACE} scale deployment {CONTROLLER} \
-             --replicas=0"
+             hitless.dev/update-. One that never gets ready is stopped by: kubectl -n {} scale deployment {CONTROLLER} \
+             --replicas=0",
+            system_namespace()
         )));
     }
     let restorer = Restorer::new(client.clone(), components(&client).await?, Writes::default());
@@ -68,22 +69,22 @@ pub(crate) async fn run(client: Client, scope: &Scope, yes: bool) -> Result<(), 
 
 /// A controller that runs, or is meant to. Its Lease is not asked: it may have another name, and its times are another clock's.
 async fn controller(client: &Client) -> Result<Option<String>, Failure> {
-    let what = || format!("see whether a controller runs in namespace {SYSTEM_NAMESPACE}");
-    let deployments: Api<Deployment> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
+    let what = || format!("see whether a controller runs in namespace {}", system_namespace());
+    let deployments: Api<Deployment> = Api::namespaced(client.clone(), system_namespace());
     let deployment = Writes::read(deployments.get_opt(CONTROLLER)).await.map_err(|error| Failure::of(what(), error))?;
     let is_meant = |deployment: &Deployment| {
         let replicas = deployment.spec.as_ref().and_then(|spec| spec.replicas);
         deployment.metadata.deletion_timestamp.is_none() && replicas != Some(0)
     };
     if deployment.as_ref().is_some_and(is_meant) {
-        return Ok(Some(format!("Deployment {SYSTEM_NAMESPACE}/{CONTROLLER}")));
+        return Ok(Some(format!("Deployment {}/{CONTROLLER}", system_namespace())));
     }
-    let pods: Api<Pod> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
+    let pods: Api<Pod> = Api::namespaced(client.clone(), system_namespace());
     let of_controller = ListParams::default().labels(&format!("{APP_LABEL}={CONTROLLER}"));
     let pods = list::all(&pods, of_controller, |pod| Some(PodView::from(&pod))).await;
     let pods = pods.map_err(|error| Failure::of(what(), error))?;
     let running = pods.into_iter().find(|pod| !pod.finished);
-    Ok(running.map(|pod| format!("pod {SYSTEM_NAMESPACE}/{}", pod.id.name)))
+    Ok(running.map(|pod| format!("pod {}/{}", system_namespace(), pod.id.name)))
 }
 
 /// Those whose kinds the API server has: of others it says that they may not be read to whoever may not.

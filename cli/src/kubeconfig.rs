@@ -67,15 +67,22 @@ impl ActAs {
     }
 }
 
-/// A client from a kubeconfig: the file given, else those of `KUBECONFIG`, else the one in the home directory.
+/// A client from a kubeconfig: the file given, else those of `KUBECONFIG`, else the one in the home directory, else, in a pod, of its account.
 pub(crate) async fn connect(file: Option<&Path>, context: Option<&str>, act_as: ActAs) -> Result<Client, ConnectError> {
-    let mut kubeconfig = match file {
-        Some(file) => Kubeconfig::read_from(file)?,
-        None => of_environment()?,
+    let kubeconfig = match file {
+        Some(file) => Kubeconfig::read_from(file),
+        None => of_environment(),
     };
-    let written = take_proxy(&mut kubeconfig, context);
-    let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
-    let mut config = Config::from_custom_kubeconfig(kubeconfig, &options).await?;
+    let of_pod = || Config::incluster().ok().filter(|_| file.is_none() && context.is_none());
+    let (mut config, written) = match kubeconfig {
+        Ok(mut kubeconfig) => {
+            let written = take_proxy(&mut kubeconfig, context);
+            let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
+            (Config::from_custom_kubeconfig(kubeconfig, &options).await?, written)
+        }
+        Err(error) if is_absent(&error) => (of_pod().ok_or(error)?, None),
+        Err(error) => return Err(error.into()),
+    };
     let headers = act_as.or_of(&config).headers()?;
     config.headers.extend(headers);
     config.proxy_url = None;
@@ -92,6 +99,15 @@ fn of_environment() -> Result<Kubeconfig, KubeconfigError> {
     if files.is_empty() { Kubeconfig::read() } else { merged(&files) }
 }
 
+/// Whether there is no file, or not even a place for one.
+fn is_absent(error: &KubeconfigError) -> bool {
+    match error {
+        KubeconfigError::ReadConfig(error, _) => error.kind() == ErrorKind::NotFound,
+        KubeconfigError::FindPath => true,
+        _ => false,
+    }
+}
+
 fn merged(files: &[PathBuf]) -> Result<Kubeconfig, KubeconfigError> {
     let (mut all, mut missing) = (None, None);
     for file in files {
@@ -102,9 +118,7 @@ fn merged(files: &[PathBuf]) -> Result<Kubeconfig, KubeconfigError> {
                     None => next,
                 });
             }
-            Err(KubeconfigError::ReadConfig(error, path)) if error.kind() == ErrorKind::NotFound => {
-                missing = missing.or(Some(KubeconfigError::ReadConfig(error, path)));
-            }
+            Err(error) if is_absent(&error) => missing = missing.or(Some(error)),
             Err(error) => return Err(error),
         }
     }

@@ -41,6 +41,7 @@ use std::io::ErrorKind;
 use std::process::ExitCode;
 
 use clap::Parser;
+use hitless_runtime::config::Settings;
 use kube::Client;
 
 use crate::args::{Cli, ClusterArgs, Command, SetCommand};
@@ -60,6 +61,10 @@ fn main() -> ExitCode {
             return if error.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS };
         }
     };
+    if let Err(error) = Settings::from_environment().obey_system_namespace() {
+        remark(&format!("error: {error}"));
+        return ExitCode::from(USAGE);
+    }
     let result = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -55,13 +55,13 @@ impl Scope {
     /// Where the system namespace is not in scope, it is read besides.
     fn besides_system(&self) -> Option<Self> {
         match self {
-            Self::Namespace(namespace) if namespace != names::SYSTEM_NAMESPACE => Some(Self::system()),
+            Self::Namespace(namespace) if namespace != names::system_namespace() => Some(Self::system()),
             Self::All | Self::Namespace(_) => None,
         }
     }
 
     fn system() -> Self {
-        Self::Namespace(names::SYSTEM_NAMESPACE.to_owned())
+        Self::Namespace(names::system_namespace().to_owned())
     }
 }
 
@@ -84,7 +84,7 @@ async fn read_all(client: &Client, scope: &Scope) -> Result<Snapshot, Failure> {
             other => Ok(other?.map_or((Vec::new(), Some((resource.plural, None))), |objects| (objects, None))),
         }
     });
-    let (namespace, system) = (scope.namespace(), Some(names::SYSTEM_NAMESPACE));
+    let (namespace, system) = (scope.namespace(), Some(names::system_namespace()));
     let (pods, deployments) = (Pods::api(client, system), namespaced::<Deployment>(client, system));
     let events = namespaced::<Event>(client, namespace.as_deref());
     let mut snapshot = Snapshot { namespace: namespace.clone(), ..Snapshot::default() };
@@ -95,7 +95,7 @@ async fn read_all(client: &Client, scope: &Scope) -> Result<Snapshot, Failure> {
     }
     let (rows, agents, controller, events, nodes) = futures::join!(
         rows::read_all(client, scope, Turn::Last),
-        list("list pods in hitless-system", &pods, agents_pods(), Pods::view()),
+        list("list hitless's own pods", &pods, agents_pods(), Pods::view()),
         list("get the controller's Deployment", &deployments, only_controller(), ControllerView::of),
         list("list Events", &events, our_events(), EventView::of),
         nodes(client),
@@ -188,7 +188,7 @@ async fn guards(client: &Client) -> Option<Guards> {
 /// On which nodes agents may be. Who may not read their DaemonSet takes every node for one.
 pub(crate) async fn placement(client: &Client) -> Placement {
     let sets: Api<DynamicObject> =
-        Api::namespaced_with(client.clone(), names::SYSTEM_NAMESPACE, &ApiResource::erase::<DaemonSet>(&()));
+        Api::namespaced_with(client.clone(), names::system_namespace(), &ApiResource::erase::<DaemonSet>(&()));
     let set = sets.get_opt(names::AGENT).await.ok().flatten();
     set.map(|set| Placement::of(&set.data["spec"]["template"])).unwrap_or_default()
 }

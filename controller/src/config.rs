@@ -19,7 +19,7 @@ use crate::approval::client::{Limits, Reach};
 pub struct Config {
     /// `POD_NAME`: names this process in the Lease and in Events.
     pub pod: String,
-    /// `HITLESS_LEASE`: name of the Lease in `hitless-system` whose holder leads. All controllers of a cluster need the same.
+    /// `HITLESS_LEASE`: name of the Lease in hitless's namespace whose holder leads. All controllers of a cluster need the same.
     pub lease: String,
     /// `HITLESS_LISTEN`: where the health endpoint is.
     pub listen: SocketAddr,

@@ -35,7 +35,8 @@ use tokio_util::sync::CancellationToken;
 const GRACE: Duration = uninstall::LONGEST.saturating_add(Duration::from_secs(10));
 
 fn main() -> ExitCode {
-    let config = match Config::read(&Settings::from_environment()) {
+    let settings = Settings::from_environment();
+    let config = match settings.obey_system_namespace().and_then(|()| Config::read(&settings)) {
         Ok(config) => config,
         Err(error) => {
             eprintln!("hitless-controller: {error}");
@@ -77,7 +78,7 @@ async fn run(config: Config) -> anyhow::Result<()> {
     }
     let (all, known) = (Api::<NodeTransition>::all(client.clone()), caches.clone());
     tasks.spawn("etcd", restored::look(all, ListParams::default(), move || known.newest(), tasks.token()));
-    let leases = Api::namespaced(client.clone(), names::SYSTEM_NAMESPACE);
+    let leases = Api::namespaced(client.clone(), names::system_namespace());
     // The election keeps the name for as long as the process lives.
     let lease: &'static str = config.lease.leak();
     let election = Election::new(leases, lease, &config.pod, LeaseConfig::default(), writes.clone());

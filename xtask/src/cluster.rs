@@ -24,6 +24,8 @@ pub(crate) struct Cluster {
 enum Verb {
     /// Build Kubernetes, etcd, containerd, runc, CNI plugins and a registry from their pinned Go modules.
     Build(Version),
+    /// Build Helm 3 and Helm 4 from their pinned Go module, for the tests of the chart.
+    BuildHelm,
     /// Bring a cluster up. What an interrupted `up` has left is removed first.
     Up {
         #[command(flatten)]
@@ -103,6 +105,10 @@ pub(crate) fn run(arguments: Cluster) -> Result<ExitCode> {
         Verb::Build(Version { kubernetes }) => {
             let tools = Tools::ensure(kubernetes, &progress)?;
             println!("all built; kubectl is {}", tools.path("kubectl")?.display());
+        }
+        Verb::BuildHelm => {
+            let [helm_3, helm_4] = hitless_cluster::helm(&progress)?;
+            println!("built: {} and {}", helm_3.display(), helm_4.display());
         }
         Verb::Up { name: Name { name }, nodes, version: Version { kubernetes }, ip_family } => {
             up(&UpOptions { name, nodes, kubernetes, ip_family })?;

@@ -8,10 +8,10 @@ use anyhow::{Context, ensure};
 use hitless_e2e::build::cargo;
 use hitless_workloads::rights;
 
-use crate::features;
+use crate::{chart, features};
 
 /// Writes the definitions in `manifests` from the types of crate `hitless-api`, the kinds' part of the roles in `manifests` from crate
-/// `hitless-workloads`, the table of features in `docs/compatibility.md` from `docs/features.toml`, `docs/openapi.json` from the
+/// `hitless-workloads`, the chart in `charts` from `manifests`, the table of features in `docs/compatibility.md` from `docs/features.toml`, `docs/openapi.json` from the
 /// types of the agent's endpoint, and `docs/messages.md` from what the command line says. A test of each of them, `generated` in the first two, compares what is committed.
 pub(crate) fn run() -> anyhow::Result<ExitCode> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask has no parent directory")?;
@@ -29,6 +29,8 @@ pub(crate) fn run() -> anyhow::Result<ExitCode> {
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
         println!("wrote {name}");
     }
+    // Of the manifests as they are now.
+    chart::write(root)?;
     fs::write(root.join(features::PAGE), features::page(root)?)
         .with_context(|| format!("cannot write {}", features::PAGE))?;
     println!("wrote {}", features::PAGE);

@@ -1,6 +1,7 @@
 //! The repository's own commands: `cargo xtask <verb>`. One file a verb.
 
 mod bench;
+mod chart;
 mod cluster;
 mod demo;
 mod features;

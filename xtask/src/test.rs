@@ -21,7 +21,7 @@ use hitless_cluster::{IpFamily, Kubernetes, missing_requirements};
 use hitless_e2e::build::{Programs, workspace};
 
 use binaries::{Binary, Job, cargo_below, long_jobs, run_all};
-use minutes::{Minutes, Output, below};
+use minutes::{Minutes, Output, below, idle};
 
 /// Runs all tests.
 #[derive(Args)]
@@ -114,6 +114,9 @@ fn parts(options: &Test, minutes: &Minutes, privileged: bool) -> anyhow::Result<
         if wanted(Part::Lint) {
             long.push_front(clippy());
         }
+        if privileged && wanted(Part::E2e) && options.filter.as_deref().is_none_or(|filter| filter == e2e::HELM) {
+            long.push_back(build_helm()?);
+        }
         // From here to the end, on what the others leave: a program is linked on one processor, and most tests wait.
         let mut long = Some(scope.spawn(move || run_all(minutes, long, LONG_AT_A_TIME)));
         let programs = if privileged && wanted(Part::E2e) { Some(build_programs(minutes)?) } else { None };
@@ -166,6 +169,14 @@ fn quick_lints(minutes: &Minutes) -> anyhow::Result<()> {
 fn clippy() -> Job {
     let arguments = ["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
     ("cargo clippy".to_owned(), cargo_below(&arguments))
+}
+
+/// Below all others, because the tests of the chart come last.
+fn build_helm() -> anyhow::Result<Job> {
+    let own = std::env::current_exe().context("the path of this program")?;
+    let mut build = idle(&own.to_string_lossy());
+    build.args(["cluster", "build-helm"]);
+    Ok(("build Helm".to_owned(), build))
 }
 
 /// Everything that a cluster is made of, and what the end-to-end tests put on it, beside the builds of Rust.

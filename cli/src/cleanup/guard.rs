@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use hitless_api::names::{CONTROLLER, SYSTEM_NAMESPACE};
+use hitless_api::names::{CONTROLLER, system_namespace};
 use hitless_rollout::guard::LABEL;
 use hitless_runtime::admission;
 use hitless_runtime::write::{WriteError, Writes};
@@ -47,7 +47,7 @@ impl fmt::Display for Guard {
 }
 
 fn account(name: &str) -> String {
-    format!("system:serviceaccount:{SYSTEM_NAMESPACE}:{name}")
+    format!("system:serviceaccount:{}:{name}", system_namespace())
 }
 
 /// Whether it lets a workload go that is held. A CollaSet is held by nobody: what is left of us there is a finalizer.

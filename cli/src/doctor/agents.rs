@@ -22,11 +22,16 @@ pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
     all
 }
 
+fn rollout_status() -> String {
+    format!("kubectl -n {} rollout status daemonset hitless-agent", names::system_namespace())
+}
+
 fn presence(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();
     if facts.agent == Seen::Known(None) {
         let why = "no agent is on any node, so no pod is operated";
-        return vec![Finding::error("DaemonSet hitless-agent is not in namespace hitless-system", why, INSTALL)];
+        let what = format!("DaemonSet hitless-agent is not in namespace {}", names::system_namespace());
+        return vec![Finding::error(what, why, INSTALL)];
     }
     let (Seen::Known(nodes), Seen::Known(agents)) = (&facts.nodes, &facts.agents) else { return found };
     let ready: BTreeSet<&str> = agents.iter().filter(|agent| agent.ready).map(|agent| agent.node.as_str()).collect();
@@ -60,7 +65,7 @@ fn presence(facts: &Facts) -> Vec<Finding> {
         found.push(Finding::warning(
             format!("agents are Ready for less than a minute: {}", listed(&young)),
             "they may have been restarted, or their update is under way",
-            "look whether it goes on: kubectl -n hitless-system rollout status daemonset hitless-agent",
+            format!("look whether it goes on: {}", rollout_status()),
         ));
     }
     let images: BTreeSet<&str> = agents.iter().map(|agent| agent.image.as_str()).collect();
@@ -68,7 +73,7 @@ fn presence(facts: &Facts) -> Vec<Finding> {
         found.push(Finding::warning(
             format!("agents run different images: {}", images.into_iter().collect::<Vec<_>>().join(", ")),
             "an operation that only the later one can do waits for the nodes of the earlier one",
-            "look whether their update goes on: kubectl -n hitless-system rollout status daemonset hitless-agent",
+            format!("look whether their update goes on: {}", rollout_status()),
         ));
     }
     found
@@ -114,8 +119,11 @@ fn features(facts: &Facts) -> Vec<Finding> {
             found.push(Finding::warning(
                 format!("agents without the feature {feature}: {}", listed(&nodes)),
                 why,
-                "update DaemonSet hitless-agent (kubectl apply -k manifests); what the kernel does not have its log says: kubectl -n \
-                 hitless-system logs -l app.kubernetes.io/name=hitless-agent --tail=-1",
+                format!(
+                    "update DaemonSet hitless-agent (kubectl apply -k manifests); what the kernel does not have its log says: kubectl -n \
+                     {} logs -l app.kubernetes.io/name=hitless-agent --tail=-1",
+                    names::system_namespace()
+                ),
             ));
         }
     }
@@ -125,8 +133,7 @@ fn features(facts: &Facts) -> Vec<Finding> {
         found.push(Finding::warning(
             format!("agents report different versions: {versions}"),
             "a report is written with an operation, so it may be that of the agent before",
-            "nothing, unless it stays so after an operation on each node; then: kubectl -n hitless-system rollout status daemonset \
-             hitless-agent",
+            format!("nothing, unless it stays so after an operation on each node; then: {}", rollout_status()),
         ));
     }
     if found.is_empty() {

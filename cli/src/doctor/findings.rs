@@ -218,7 +218,7 @@ pub(super) fn look(kind: &str, name: &str) -> String {
     format!(
         "see why: kubectl -n {system} describe pods -l {label}={name}, kubectl -n {system} logs -l {label}={name}; where there is no pod: \
          kubectl -n {system} describe {kind} {name}",
-        system = names::SYSTEM_NAMESPACE,
+        system = names::system_namespace(),
         label = names::APP_LABEL,
     )
 }
@@ -226,11 +226,18 @@ pub(super) fn look(kind: &str, name: &str) -> String {
 fn controller(facts: &Facts) -> Option<Finding> {
     let nothing = "no operation begins: workloads that are held stay held, and restarts that were asked for wait";
     Some(match facts.controller.known()? {
-        None => Finding::error("Deployment hitless-controller is not in namespace hitless-system", nothing, INSTALL),
+        None => Finding::error(
+            format!("Deployment hitless-controller is not in namespace {}", names::system_namespace()),
+            nothing,
+            format!("{INSTALL}; if it is in another namespace, set {} to that", names::SYSTEM_NAMESPACE_SETTING),
+        ),
         Some(Program { wanted: 0, .. }) => Finding::error(
             "Deployment hitless-controller is scaled to 0, so no controller runs",
             nothing,
-            "scale it up: kubectl -n hitless-system scale deployment hitless-controller --replicas=2",
+            format!(
+                "scale it up: kubectl -n {} scale deployment hitless-controller --replicas=2",
+                names::system_namespace()
+            ),
         ),
         Some(Program { ready: 0, wanted, .. }) => {
             let what = format!("no controller is Ready: Deployment hitless-controller has 0 of {wanted}");

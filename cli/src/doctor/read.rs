@@ -119,7 +119,7 @@ fn system<K>(client: &Client) -> Api<K>
 where
     K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
 {
-    Api::namespaced(client.clone(), names::SYSTEM_NAMESPACE)
+    Api::namespaced(client.clone(), names::system_namespace())
 }
 
 /// Those of the ClusterRoleBindings that our programs have their rights by.

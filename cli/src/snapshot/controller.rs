@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hitless_api::names::{CONTROLLER, SYSTEM_NAMESPACE};
+use hitless_api::names::{CONTROLLER, system_namespace};
 use hitless_gate::Settings;
 use hitless_gate::settings::{ImplicitPercent, SkippedKinds};
 use hitless_rollout::prefetch;
@@ -71,14 +71,16 @@ impl Controller {
 
     /// That nobody carries out anything, why, and what to do.
     pub(crate) fn trouble(self) -> Option<String> {
-        let deployment = format!("Deployment {CONTROLLER} of namespace {SYSTEM_NAMESPACE}");
+        let system = system_namespace();
+        let deployment = format!("Deployment {CONTROLLER} of namespace {system}");
         let why = match self {
             Self::Unknown | Self::Ready => return None,
             Self::Absent => format!(
-                "no controller runs: there is no {deployment}, and nothing begins until there is one (kubectl apply -k manifests)"
+                "no controller runs: there is no {deployment}, and nothing begins until there is one (kubectl apply -k manifests; if it \
+                 is in another namespace, set HITLESS_NAMESPACE to that)"
             ),
             Self::ScaledToZero => format!(
-                "no controller runs: {deployment} is scaled to 0, and nothing begins until it is scaled up (kubectl -n {SYSTEM_NAMESPACE} \
+                "no controller runs: {deployment} is scaled to 0, and nothing begins until it is scaled up (kubectl -n {system} \
                  scale deployment {CONTROLLER} --replicas=2)"
             ),
             Self::NotReady { wanted } => format!(

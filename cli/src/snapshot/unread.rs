@@ -80,7 +80,7 @@ pub(crate) const ELSEWHERE: Part = Part {
 
 pub(crate) const AGENTS: Part = Part::new(
     130,
-    "agents (pods of hitless-system)",
+    "agents (hitless's own pods)",
     VIEW_SYSTEM,
     Question::Agents,
     "whether the nodes have an agent is not known",
@@ -126,12 +126,12 @@ mod tests {
         ]);
         assert_eq!(both.len(), 2);
         assert!(both[0].starts_with(
-            "3 kinds may not be read (nodes, agents (pods of hitless-system), Deployment hitless-controller)"
+            "3 kinds may not be read (nodes, agents (hitless's own pods), Deployment hitless-controller)"
         ));
         assert!(
             both[0].contains(
                 "whether a controller runs, whether nodes have an agent; ask for ClusterRole hitless-view-cluster, Role \
-                 hitless-view-system of namespace hitless-system. The first answer: is forbidden"
+                 hitless-view-system of hitless's namespace. The first answer: is forbidden"
             ),
             "{}",
             both[0]

@@ -87,7 +87,7 @@ impl Live {
             }
         }
         each(&mut Watching { live: &mut live, client, scope, counted });
-        let (system, namespace) = (Some(names::SYSTEM_NAMESPACE), scope.namespace());
+        let (system, namespace) = (Some(names::system_namespace()), scope.namespace());
         live.watch(Some(AGENTS), Pods::api(client, system), selected(agents_pods()), live.agents.clone());
         live.watch(Some(CONTROLLER), namespaced(client, system), selected(only_controller()), live.controller.clone());
         let events = namespaced(client, namespace.as_deref());
@@ -172,7 +172,7 @@ impl Visit for Watching<'_> {
         let api = R::api(self.client, scope.namespace().as_deref());
         self.live.watch(R::PART, api, R::SELECT.watch(LISTING), own);
         if let Some(system) = R::SYSTEM.filter(|_| self.scope.besides_system().is_some()) {
-            let api = R::api(self.client, Some(names::SYSTEM_NAMESPACE));
+            let api = R::api(self.client, Some(names::system_namespace()));
             self.live.watch(Some(system.part), api, system.select.watch(LISTING), besides);
         }
     }

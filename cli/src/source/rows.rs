@@ -40,7 +40,7 @@ impl Visit for Reads<'_> {
 async fn read<R: Input>(client: &Client, scope: &Scope) -> Read {
     let (own, besides) = futures::join!(list_row::<R>(client, scope), async {
         let system = R::SYSTEM.filter(|_| scope.besides_system().is_some())?;
-        let api = R::api(client, Some(names::SYSTEM_NAMESPACE));
+        let api = R::api(client, Some(names::system_namespace()));
         Some((list(system.what, &api, system.select.list(), R::view()).await, system))
     });
     Box::new(move |snapshot: &mut Snapshot| {

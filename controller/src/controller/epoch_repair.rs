@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use hitless_api::JsonPatch;
-use hitless_api::names::SYSTEM_NAMESPACE;
+use hitless_api::names::system_namespace;
 use hitless_runtime::lease::Leadership;
 use hitless_runtime::write::{WriteError, Writes};
 use k8s_openapi::api::coordination::v1::Lease;
@@ -32,7 +32,7 @@ impl LeaseEpoch {
     /// `holder` is our name in it.
     #[must_use]
     pub fn new(client: Client, lease: String, holder: String, writes: Writes) -> Self {
-        Self { api: Api::namespaced(client, SYSTEM_NAMESPACE), lease, holder, writes }
+        Self { api: Api::namespaced(client, system_namespace()), lease, holder, writes }
     }
 
     /// Takes note that epoch `later` was found; says when to look again.

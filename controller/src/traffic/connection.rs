@@ -1,7 +1,7 @@
 //! How a TrafficProvider is reached.
 
 use hitless_api::TrafficProviderSpec;
-use hitless_api::names::SYSTEM_NAMESPACE;
+use hitless_api::names::system_namespace;
 use hitless_api::traffic_provider::TrafficTarget;
 use hitless_balancer::alibaba::{Account, Alibaba, Credentials, Product, Region, Vpc};
 use hitless_balancer::haproxy::{Endpoint, HaProxy, Keywords};
@@ -51,17 +51,17 @@ fn secret(target: TrafficTarget<'_>) -> Option<&str> {
 }
 
 async fn read(client: &Client, name: &str) -> Result<Option<Secret>, String> {
-    let secrets: Api<Secret> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), system_namespace());
     let secret = Writes::read(secrets.get_opt(name)).await;
-    secret.map_err(|error| format!("Secret {SYSTEM_NAMESPACE}/{name} can't be read: {error}"))
+    secret.map_err(|error| format!("Secret {}/{name} can't be read: {error}", system_namespace()))
 }
 
 fn credentials(name: &str, secret: Option<&Secret>) -> Result<Credentials, String> {
-    let secret = secret.ok_or_else(|| format!("there is no Secret {SYSTEM_NAMESPACE}/{name}"))?;
+    let secret = secret.ok_or_else(|| format!("there is no Secret {}/{name}", system_namespace()))?;
     let value = |key: &str| {
         let bytes = secret.data.as_ref().and_then(|data| data.get(key)).map(|bytes| bytes.0.clone());
         let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok()).map(|text| text.trim().to_owned());
-        text.filter(|text| !text.is_empty()).ok_or_else(|| format!("Secret {SYSTEM_NAMESPACE}/{name} has no {key}"))
+        text.filter(|text| !text.is_empty()).ok_or_else(|| format!("Secret {}/{name} has no {key}", system_namespace()))
     };
     Ok(Credentials::new(value("accessKeyId")?, value("accessKeySecret")?))
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hitless_api::names::{CONTROLLER, SYSTEM_NAMESPACE};
+use hitless_api::names::{CONTROLLER, system_namespace};
 use hitless_runtime::write::{WriteError, Writes};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Namespace;
@@ -95,7 +95,7 @@ async fn look(client: &Client) -> Result<Seen, WriteError> {
     if !is_there(namespace(client).await?.as_ref().map(|namespace| &namespace.metadata)) {
         return Ok(Seen::WithoutNamespace);
     }
-    let deployments: Api<Deployment> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
+    let deployments: Api<Deployment> = Api::namespaced(client.clone(), system_namespace());
     let deployment = Writes::read(deployments.get_opt(CONTROLLER)).await?;
     let Some(deployment) = deployment.filter(|there| is_there(Some(&there.metadata))) else {
         let roles: Api<ClusterRole> = Api::all(client.clone());
@@ -109,7 +109,7 @@ async fn look(client: &Client) -> Result<Seen, WriteError> {
 
 async fn namespace(client: &Client) -> Result<Option<Namespace>, WriteError> {
     let namespaces: Api<Namespace> = Api::all(client.clone());
-    Writes::read(namespaces.get_opt(SYSTEM_NAMESPACE)).await
+    Writes::read(namespaces.get_opt(system_namespace())).await
 }
 
 fn is_there(object: Option<&ObjectMeta>) -> bool {

@@ -1,6 +1,6 @@
 //! The account that outlives the controller's own.
 
-use hitless_api::names::{CONTROLLER, SYSTEM_NAMESPACE};
+use hitless_api::names::{CONTROLLER, system_namespace};
 use hitless_runtime::write::{WriteError, Writes};
 use hitless_workloads::{Component, rights};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
@@ -16,7 +16,7 @@ const TOKEN_SECONDS: i64 = 3600;
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AccountError {
-    #[error("reading namespace {SYSTEM_NAMESPACE}: {0}")]
+    #[error("reading namespace {name}: {0}", name = system_namespace())]
     Namespace(#[source] Box<kube::Error>),
     #[error("writing {0} {NAME}: {1}")]
     Write(&'static str, #[source] WriteError),
@@ -35,11 +35,12 @@ pub(super) async fn prepare(
     writes: &Writes,
 ) -> Result<Client, AccountError> {
     let namespaces: Api<Namespace> = Api::all(client.clone());
-    let namespace = namespaces.get(SYSTEM_NAMESPACE).await.map_err(|error| AccountError::Namespace(Box::new(error)))?;
+    let namespace =
+        namespaces.get(system_namespace()).await.map_err(|error| AccountError::Namespace(Box::new(error)))?;
     let params = PatchParams::apply(CONTROLLER).force();
     let roles: Api<ClusterRole> = Api::all(client.clone());
     let role = ClusterRole {
-        metadata: owned(&NAMESPACE_KIND, SYSTEM_NAMESPACE, namespace.metadata.uid),
+        metadata: owned(&NAMESPACE_KIND, system_namespace(), namespace.metadata.uid),
         rules: Some(rules(components)),
         aggregation_rule: None,
     };
@@ -48,7 +49,7 @@ pub(super) async fn prepare(
     let role = written.map_err(|error| AccountError::Write("ClusterRole", error))?;
     let of_role = || owned(&ROLE_KIND, NAME, role.metadata.uid.clone());
 
-    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), system_namespace());
     let account = ServiceAccount { metadata: of_role(), ..ServiceAccount::default() };
     let apply = async { accounts.patch(NAME, &params, &Patch::Apply(&account)).await.map(drop) };
     let written = writes.send("serviceaccounts", apply).await;
@@ -122,7 +123,7 @@ fn rules(components: &[Component]) -> Vec<PolicyRule> {
         rule("", "pods", &["get", "list", "watch", "delete"]),
         rule("", "pods/status", &["patch"]),
         rule("", "services", &["get", "list", "watch", "patch"]),
-        PolicyRule { resource_names: Some(vec![SYSTEM_NAMESPACE.to_owned()]), ..namespace },
+        PolicyRule { resource_names: Some(vec![system_namespace().to_owned()]), ..namespace },
         PolicyRule { resource_names: Some(vec![CONTROLLER.to_owned()]), ..rights_of_controller },
         PolicyRule { resource_names: Some(vec![NAME.to_owned()]), ..itself },
     ];
@@ -142,7 +143,7 @@ fn binding(metadata: ObjectMeta) -> ClusterRoleBinding {
         subjects: Some(vec![Subject {
             kind: "ServiceAccount".to_owned(),
             name: NAME.to_owned(),
-            namespace: Some(SYSTEM_NAMESPACE.to_owned()),
+            namespace: Some(system_namespace().to_owned()),
             ..Subject::default()
         }]),
     }

@@ -187,7 +187,7 @@ async fn pods_of_a_namespace_are_known_as_soon_as_something_there_opts_in_and_no
     let (server, wake, readiness, token) =
         (Server::default(), Arc::new(Notify::new()), Readiness::default(), CancellationToken::new());
     let pod = |namespace: &str| json!({"metadata": {"namespace": namespace, "name": "web", "uid": namespace, "resourceVersion": "1"}});
-    let pods = || vec![pod("plain"), pod("shop"), pod(names::SYSTEM_NAMESPACE)];
+    let pods = || vec![pod("plain"), pod("shop"), pod(names::system_namespace())];
     server.set("pods", pods());
     let caches = Caches::of(resources(), &wake, &watch::Metrics::default());
     let client = server.client();
@@ -258,7 +258,7 @@ async fn pods_that_cannot_be_read_keep_only_their_own_namespace_waiting() {
     sleep(Duration::from_secs(40)).await;
     assert_eq!(unread(), only_slow, "it is asked for again, and is not known before");
     let wide: Lenient<TransitionBudget> = serde_json::from_value(json!({
-        "apiVersion": "hitless.dev/v1alpha1", "kind": "TransitionBudget", "metadata": {"namespace": names::SYSTEM_NAMESPACE, "name": "all"},
+        "apiVersion": "hitless.dev/v1alpha1", "kind": "TransitionBudget", "metadata": {"namespace": names::system_namespace(), "name": "all"},
         "spec": {"scope": "Cluster", "selector": {}, "maxUnavailable": 1}}))
     .unwrap();
     let counted = || {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hitless_api::names::SYSTEM_NAMESPACE;
+use hitless_api::names::system_namespace;
 use hitless_api::node_transition::AgentInfo;
 use hitless_api::pod::PodView;
 use hitless_api::pod_transition_rule::{AvailableRule, TransitionRule};
@@ -125,7 +125,7 @@ impl Cluster {
         let spec = serde_json::from_value(spec).unwrap();
         let budget = Budget {
             name: "all".into(),
-            namespace: SYSTEM_NAMESPACE.into(),
+            namespace: system_namespace().into(),
             uid: "all".into(),
             spec,
             unreadable: None,

@@ -1,24 +1,41 @@
 //! Every name that hitless puts into, or looks for in, somebody else's object.
 
+use std::sync::OnceLock;
+
 /// API group of our own kinds.
 pub const GROUP: &str = "hitless.dev";
 
 /// What our own labels and annotations begin with.
 pub const PREFIX: &str = "hitless.dev/";
-/// Namespace that the agent and the controller run in; also named by the admission policies.
-pub const SYSTEM_NAMESPACE: &str = "hitless-system";
+/// Namespace that the agent and the controller run in where nobody says another one.
+pub const DEFAULT_SYSTEM_NAMESPACE: &str = "hitless-system";
+/// The setting that says another one.
+pub const SYSTEM_NAMESPACE_SETTING: &str = "HITLESS_NAMESPACE";
+
+static SYSTEM_NAMESPACE: OnceLock<String> = OnceLock::new();
+
+/// Namespace that the agent and the controller run in. Rights and admission policies name the same one: a controller that is told a wrong
+/// one may have no Lease there, so it never leads and writes nothing.
+#[must_use]
+pub fn system_namespace() -> &'static str {
+    SYSTEM_NAMESPACE.get().map_or(DEFAULT_SYSTEM_NAMESPACE, String::as_str)
+}
+
+/// Says the namespace; a program does that once, before anything else.
+pub fn set_system_namespace(name: String) {
+    // A second one would make decisions that contradict each other.
+    _ = SYSTEM_NAMESPACE.set(name);
+}
 /// Namespace of the cluster's own programs. hitless changes no template there.
 pub const KUBE_SYSTEM: &str = "kube-system";
 
 /// Whether pods of this namespace belong to the cluster or to hitless itself: nothing is operated, made or deleted there for others.
 #[must_use]
 pub fn is_system(namespace: &str) -> bool {
-    matches!(namespace, KUBE_SYSTEM | SYSTEM_NAMESPACE)
+    namespace == KUBE_SYSTEM || namespace == system_namespace()
 }
 
-/// User name of the agent's service account, as admission sees it.
-pub const AGENT_USER: &str = "system:serviceaccount:hitless-system:hitless-agent";
-/// User name of the controller's service account, as admission sees it.
+/// User name of the controller's service account in [`DEFAULT_SYSTEM_NAMESPACE`], as admission sees it.
 pub const CONTROLLER_USER: &str = "system:serviceaccount:hitless-system:hitless-controller";
 /// Field manager of the agent.
 pub const AGENT: &str = "hitless-agent";
@@ -40,7 +57,7 @@ pub const GATES_NOT_READY: &str = "ReadinessGatesNotReady";
 pub const DRAINED: &str = "Drained";
 /// Name of the one [`crate::TransitionLedger`] of each namespace: admission looks it up by this name.
 pub const LEDGER: &str = "ledger";
-/// Name of the [`crate::TransitionLedger`] in [`SYSTEM_NAMESPACE`] that holds the places in cluster-wide budgets.
+/// Name of the [`crate::TransitionLedger`] in [`system_namespace`] that holds the places in cluster-wide budgets.
 pub const CLUSTER_LEDGER: &str = "cluster";
 
 /// Annotation names.

@@ -120,7 +120,7 @@ impl Budget {
     /// Whether it limits the pods of all namespaces.
     #[must_use]
     pub fn is_cluster_wide(&self) -> bool {
-        self.spec.scope == hitless_api::transition_budget::Scope::Cluster && self.namespace == names::SYSTEM_NAMESPACE
+        self.spec.scope == hitless_api::transition_budget::Scope::Cluster && self.namespace == names::system_namespace()
     }
 }
 

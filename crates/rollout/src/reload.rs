@@ -135,7 +135,7 @@ pub fn command(namespace: &str) -> String {
     format!(
         "kubectl create rolebinding {ROLE} --namespace {namespace} --clusterrole {ROLE} \
          --serviceaccount {}:{}",
-        hitless_api::names::SYSTEM_NAMESPACE,
+        hitless_api::names::system_namespace(),
         hitless_api::names::CONTROLLER
     )
 }

@@ -3,6 +3,8 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
+use hitless_api::names::{SYSTEM_NAMESPACE_SETTING, set_system_namespace};
+
 /// Exit code of a daemon whose settings make no sense (docs/contract.md#units-and-exit-codes; `EX_USAGE` of sysexits).
 pub const EXIT_CONFIGURATION: u8 = 64;
 
@@ -64,6 +66,18 @@ impl<F: Fn(&str) -> Option<String>> Settings<F> {
         Ok(self.optional_parsed(name)?.unwrap_or(default))
     }
 
+    /// Obeys [`SYSTEM_NAMESPACE_SETTING`]. A program does that before anything else.
+    pub fn obey_system_namespace(&self) -> Result<(), ConfigError> {
+        let Some(value) = self.optional(SYSTEM_NAMESPACE_SETTING) else { return Ok(()) };
+        let is_label = |each: u8| each.is_ascii_lowercase() || each.is_ascii_digit() || each == b'-';
+        if value.len() > 63 || !value.bytes().all(is_label) || value.starts_with('-') || value.ends_with('-') {
+            let why = "it is no name of a namespace; set it to the one that hitless runs in".to_owned();
+            return Err(ConfigError::Unusable { name: SYSTEM_NAMESPACE_SETTING, value, why });
+        }
+        set_system_namespace(value);
+        Ok(())
+    }
+
     /// The parsed value of `name`, if it is there.
     pub fn optional_parsed<T>(&self, name: &'static str) -> Result<Option<T>, ConfigError>
     where
@@ -104,5 +118,17 @@ mod tests {
     fn an_unusable_setting_is_refused_by_name_and_value() {
         let error = settings().parsed("PORT", 1_u16).unwrap_err().to_string();
         assert!(error.contains("PORT") && error.contains("99999"), "{error}");
+    }
+
+    #[test]
+    fn a_namespace_that_can_not_be_one_is_refused() {
+        for value in ["Hitless", "a/b", "-a", "a-", "a.b"] {
+            let settings = Settings::new(|_: &str| Some(value.to_owned()));
+            let error = settings.obey_system_namespace().unwrap_err().to_string();
+            assert!(error.contains("HITLESS_NAMESPACE") && error.contains("no name of a namespace"), "{error}");
+        }
+        // Tests of one process share the namespace, so no other one is set here.
+        Settings::new(|_: &str| None).obey_system_namespace().unwrap();
+        assert_eq!(hitless_api::names::system_namespace(), "hitless-system");
     }
 }

@@ -63,7 +63,7 @@ pub use packages::{ensure_for_fuzzing, ensure_for_running as ensure_packages};
 pub use registry::{Fault, FaultGuard, Registry};
 pub use requirements::{Missing, missing_requirements};
 pub use state::{DeadPart, Summary};
-pub use tools::Tools;
+pub use tools::{Tools, helm};
 
 /// Told what is going on, one line at a time. Called from several threads.
 pub type Progress<'a> = &'a (dyn Fn(&str) + Sync);

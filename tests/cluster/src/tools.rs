@@ -78,6 +78,21 @@ const MODULES: [Module; 7] = [
     Module { directory: "pause", pinned: None, programs: &[("pause", ".")], cgo: false },
 ];
 
+/// Both versions of Helm that are in use, for the tests of the chart. No cluster needs them. In one module, so that what they share is
+/// compiled once.
+const HELM: Module = Module {
+    directory: "helm",
+    pinned: Some("helm.sh/helm/v4"),
+    programs: &[("helm-3", "helm.sh/helm/v3/cmd/helm"), ("helm-4", "helm.sh/helm/v4/cmd/helm")],
+    cgo: false,
+};
+
+/// Finds Helm 3 and Helm 4, building them if they are missing.
+pub fn helm(progress: Progress<'_>) -> Result<[PathBuf; 2]> {
+    let directory = HELM.ensure(progress)?;
+    Ok(["helm-3", "helm-4"].map(|program| directory.join(program)))
+}
+
 /// The built programs, each in the directory of its module and version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tools {
@@ -90,21 +105,11 @@ impl Tools {
     /// From nothing this takes about six minutes on two cores. A build that was interrupted is never used: programs
     /// are built elsewhere and moved into place when the module is complete.
     pub fn ensure(kubernetes: Kubernetes, progress: Progress<'_>) -> Result<Self> {
-        let bin = workspace::bin();
-        fs::create_dir_all(&bin).map_err(Error::file("create", &bin))?;
-        // Two commands at a time must not build the same thing twice.
-        let lock_path = bin.join("lock");
-        let lock = File::create(&lock_path).map_err(Error::file("create", &lock_path))?;
-        lock.lock().map_err(Error::file("lock", &lock_path))?;
         let mut directories = Vec::new();
         let [kube, others @ ..] = MODULES;
         let kube = Module { directory: kubernetes.module(), ..kube };
         for module in std::iter::once(kube).chain(others) {
-            let directory = bin.join(module.key()?);
-            if !directory.is_dir() {
-                module.build(&directory, progress)?;
-            }
-            directories.push(directory);
+            directories.push(module.ensure(progress)?);
         }
         Ok(Self { directories })
     }
@@ -134,6 +139,21 @@ impl Tools {
 impl Module {
     fn source(&self) -> PathBuf {
         workspace::modules().join(self.directory)
+    }
+
+    /// The directory with its programs, which are built if they are missing.
+    fn ensure(&self, progress: Progress<'_>) -> Result<PathBuf> {
+        let bin = workspace::bin();
+        fs::create_dir_all(&bin).map_err(Error::file("create", &bin))?;
+        // Two commands at a time must not build the same thing twice.
+        let lock_path = bin.join(format!("{}.lock", self.directory));
+        let lock = File::create(&lock_path).map_err(Error::file("create", &lock_path))?;
+        lock.lock().map_err(Error::file("lock", &lock_path))?;
+        let directory = bin.join(self.key()?);
+        if !directory.is_dir() {
+            self.build(&directory, progress)?;
+        }
+        Ok(directory)
     }
 
     /// Name of the directory in the cache: module, version, and a digest of all that decides what is built.
@@ -168,6 +188,7 @@ impl Module {
     fn flags(&self) -> Vec<String> {
         let link = match (self.pinned, self.version()) {
             (Some("k8s.io/kubernetes"), Ok(version)) => format!("-s -w {}", kubernetes_version(&version)),
+            (Some("helm.sh/helm/v4"), _) => format!("-s -w {}", self.helm_version()),
             _ => "-s -w".to_owned(),
         };
         let mut flags = vec!["-mod=readonly".into(), "-buildvcs=false".into(), "-trimpath".into()];
@@ -176,6 +197,15 @@ impl Module {
         }
         flags.push(format!("-ldflags={link}"));
         flags
+    }
+
+    /// Linker flags of a released Helm 3: which Kubernetes it takes for granted where no cluster is asked. Without them that is 1.20.
+    fn helm_version(&self) -> String {
+        let text = fs::read_to_string(self.source().join("go.mod")).unwrap_or_default();
+        let client = required_version(&text, "k8s.io/client-go").unwrap_or_default();
+        let minor = client.split('.').nth(1).unwrap_or_default();
+        let package = "helm.sh/helm/v3/pkg/chartutil";
+        format!("-X {package}.k8sVersionMajor=1 -X {package}.k8sVersionMinor={minor}")
     }
 
     fn build(&self, directory: &Path, progress: Progress<'_>) -> Result<()> {
@@ -233,9 +263,9 @@ mod tests {
 
     #[test]
     fn every_module_is_pinned_and_has_a_key_of_its_own() {
-        let mut keys: Vec<String> = MODULES.iter().map(|module| module.key().unwrap()).collect();
+        let mut keys: Vec<String> = MODULES.iter().chain([&HELM]).map(|module| module.key().unwrap()).collect();
         assert!(keys.iter().any(|key| key.starts_with("kube-v1.")), "{keys:?}");
         keys.dedup();
-        assert_eq!(keys.len(), MODULES.len());
+        assert_eq!(keys.len(), MODULES.len() + 1);
     }
 }

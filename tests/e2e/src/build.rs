@@ -80,8 +80,8 @@ impl Programs {
     /// The one of this name that is in an image.
     #[must_use]
     pub fn named(&self, name: &str) -> Option<&PathBuf> {
-        let Self { agent, controller, cli: _, echo_server, load, tutorial_client, streams_server, streams } = self;
-        let all = [agent, controller, echo_server, load, tutorial_client, streams_server, streams];
+        let Self { agent, controller, cli, echo_server, load, tutorial_client, streams_server, streams } = self;
+        let all = [agent, controller, cli, echo_server, load, tutorial_client, streams_server, streams];
         all.into_iter().find(|path| path.file_name().is_some_and(|own| own == name))
     }
 

@@ -131,7 +131,7 @@ impl Stack {
     }
 
     /// Waits until new pods get the readiness gate: an API server takes a while to obey a policy, and nothing tells when it does.
-    fn wait_gate(&self) -> anyhow::Result<()> {
+    pub fn wait_gate(&self) -> anyhow::Result<()> {
         let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "gated", "labels": {"hitless.dev/gate": "enabled"}},
             "spec": {"containers": [{"name": "web", "image": "web"}]}});
         let begin = Instant::now();
@@ -211,7 +211,11 @@ impl Stack {
 
     /// Waits until the controller and all agents are ready.
     pub fn wait_ready(&self) -> anyhow::Result<()> {
-        let system = self.system();
+        Self::wait_ready_in(&self.system())
+    }
+
+    /// The same in the namespace of that kubectl.
+    pub fn wait_ready_in(system: &Kubectl) -> anyhow::Result<()> {
         let timeout = format!("--timeout={}s", PATIENCE.as_secs());
         system.run(&["rollout", "status", "deployment/hitless-controller", &timeout])?;
         system.run(&["rollout", "status", "daemonset/hitless-agent", &timeout]).map(drop)
@@ -322,34 +326,44 @@ impl Stack {
     }
 
     fn write_overlay_with(&self, components: &[&str]) -> anyhow::Result<PathBuf> {
-        let agent = self.push("agent", &self.programs.agent)?;
-        let controller = self.push("controller", &self.programs.controller)?;
+        let agent = self.push("agent", &self.programs.agent, &[])?;
+        let controller = self.push("controller", &self.programs.controller, &[])?;
         let directory = workspace().join(".cache/install").join(self.cluster.name());
         fs::create_dir_all(&directory)?;
         let components: Vec<String> = components.iter().map(|name| format!("../../../manifests/{name}")).collect();
         let components = components.join(", ");
         let text = format!(
             "resources: [../../../manifests]\ncomponents: [{components}]\nimages:\n- {{name: hitless/agent, newTag: \"{agent}\"}}\n- {{name: hitless/controller, newTag: \"{controller}\"}}\n{}",
-            self.approvers()
+            self.approvers_patch()
         );
         fs::write(directory.join("kustomization.yaml"), text)?;
         Ok(directory)
     }
 
     /// A patch that names the approvers of the tests: they listen at the control plane's address.
-    fn approvers(&self) -> String {
-        let address = self.cluster.control_plane();
-        let bits = if address.is_ipv4() { 32 } else { 128 };
+    fn approvers_patch(&self) -> String {
         format!(
-            "patches:\n- target: {{kind: Deployment, name: hitless-controller}}\n  patch: |-\n    - {{op: add, path: /spec/template/spec/containers/0/env/-, value: {{name: HITLESS_APPROVERS, value: \"{address}/{bits}\"}}}}\n"
+            "patches:\n- target: {{kind: Deployment, name: hitless-controller}}\n  patch: |-\n    - {{op: add, path: /spec/template/spec/containers/0/env/-, value: {{name: HITLESS_APPROVERS, value: \"{}\"}}}}\n",
+            self.approvers()
         )
     }
 
-    /// Pushes a stage of the Dockerfile around an already built binary; the tag is the binary's digest.
-    fn push(&self, stage: &str, binary: &PathBuf) -> anyhow::Result<String> {
+    /// The addresses of the tests' approvers.
+    pub(crate) fn approvers(&self) -> String {
+        let address = self.cluster.control_plane();
+        format!("{address}/{}", if address.is_ipv4() { 32 } else { 128 })
+    }
+
+    /// Pushes a stage of the Dockerfile around an already built binary, with further files of this machine at the same paths; the tag is the
+    /// binary's digest.
+    pub(crate) fn push(&self, stage: &str, binary: &Path, files: &[String]) -> anyhow::Result<String> {
         let content = fs::read(binary).with_context(|| format!("read {}", binary.display()))?;
         let tag = format!("{:.12x}", Sha256::digest(&content));
-        self.cluster.push_image(&format!("hitless/{stage}:{tag}"), &self.stage(stage)?.build()?)?;
+        let mut spec = self.stage(stage)?;
+        for file in files {
+            spec.files.push((fs::canonicalize(file)?, file.clone()));
+        }
+        self.cluster.push_image(&format!("hitless/{stage}:{tag}"), &spec.build()?)?;
         Ok(tag)
     }
 

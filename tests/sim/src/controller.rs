@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hitless_api::names::SYSTEM_NAMESPACE;
+use hitless_api::names::DEFAULT_SYSTEM_NAMESPACE;
 use hitless_controller::controller::memory::Memory;
 use hitless_controller::controller::retries::Retries;
 use hitless_rollout::gate_cache::GateCache;
@@ -201,4 +201,4 @@ impl Controller {
 }
 
 /// Namespace of the agents' own pods.
-pub(crate) const AGENTS: &str = SYSTEM_NAMESPACE;
+pub(crate) const AGENTS: &str = DEFAULT_SYSTEM_NAMESPACE;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hitless_api::drain_policy::{DEFAULT, VerifyOverrides};
-use hitless_api::names::{self, SYSTEM_NAMESPACE, annotations, labels};
+use hitless_api::names::{self, DEFAULT_SYSTEM_NAMESPACE, annotations, labels};
 use hitless_api::{DrainPolicySpec, ModeWish};
 use hitless_rollout::mode::PolicyView;
 use jiff::Timestamp;
@@ -14,7 +14,7 @@ const START_SECONDS: u32 = 40;
 
 /// The cluster's DrainPolicy: who says nothing else leaves service. It says how long a start may take, if that is wanted.
 pub(crate) fn all_leave(says_verify: bool) -> Arc<PolicyView> {
-    let (namespace, name) = (SYSTEM_NAMESPACE.to_owned(), DEFAULT.to_owned());
+    let (namespace, name) = (DEFAULT_SYSTEM_NAMESPACE.to_owned(), DEFAULT.to_owned());
     let verify =
         VerifyOverrides { progress_seconds: says_verify.then_some(START_SECONDS), ..VerifyOverrides::default() };
     let spec = DrainPolicySpec { mode: Some(ModeWish::Leave), verify, ..DrainPolicySpec::default() };

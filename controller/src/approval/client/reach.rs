@@ -5,6 +5,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
+use hitless_api::names::system_namespace;
 use hitless_gate::approval::target::Target;
 use hitless_runtime::prefix::{InvalidPrefix, Prefix};
 use tokio::net::lookup_host;
@@ -141,9 +142,10 @@ pub(super) fn is_of(namespace: &str, target: &Target) -> bool {
 fn not_named(target: &Target) -> Failure {
     Failure::Misconfigured(format!(
         "{}: approvers are Services of the rule's own namespace, and what HITLESS_APPROVERS names; ask the administrator of hitless to \
-         add {} to that setting of Deployment hitless-system/hitless-controller",
+         add {} to that setting of Deployment {}/hitless-controller",
         target.authority,
-        name_of(target)
+        name_of(target),
+        system_namespace()
     ))
 }
 

@@ -24,7 +24,7 @@ pub(super) fn rules(budget: &Budget) -> Vec<Rule> {
     }
     if spec.scope == Scope::Cluster && !budget.is_cluster_wide() {
         let text =
-            format!("scope Cluster is obeyed in namespace {} only; move the budget there", names::SYSTEM_NAMESPACE);
+            format!("scope Cluster is obeyed in namespace {} only; move the budget there", names::system_namespace());
         add("scope", misconfigured(text));
     }
     if spec.paused {

@@ -67,7 +67,7 @@ impl Controller {
         let spec = serde_json::from_value(serde_json::json!({
             "selector": {"matchLabels": {"app": "web"}}, "scope": "Cluster", "maxUnavailable": 1,
         }));
-        let (name, namespace) = ("one".into(), names::SYSTEM_NAMESPACE.into());
+        let (name, namespace) = ("one".into(), names::system_namespace().into());
         let budgets = vec![Budget { uid: "one".into(), name, namespace, spec: spec.unwrap(), unreadable: None }];
         let pods = std::array::from_fn(|pod| facts(pod, format!("namespace-{}", NAMESPACE_OF[pod]), None));
         Self { protections, gate: Gate::new(pods, Vec::new(), budgets) }

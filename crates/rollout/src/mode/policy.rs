@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use hitless_api::drain_policy::DEFAULT;
-use hitless_api::names::{SYSTEM_NAMESPACE, annotations};
+use hitless_api::names::{annotations, system_namespace};
 use hitless_api::pod::PodView;
 use hitless_api::shared::Shared;
 use hitless_api::{
@@ -34,7 +34,7 @@ impl PolicyView {
     /// The one that concerns all pods of the cluster.
     #[must_use]
     pub fn is_default(&self) -> bool {
-        self.namespace == SYSTEM_NAMESPACE && self.name == DEFAULT
+        self.namespace == system_namespace() && self.name == DEFAULT
     }
 
     fn path(&self) -> String {
@@ -317,7 +317,7 @@ mod tests {
             policy("other", "a", json!({"selector": {}, "drain": {"minSeconds": 99}})),
             policy("shop", "nobody", json!({"drain": {"minSeconds": 98}})),
             policy(
-                SYSTEM_NAMESPACE,
+                system_namespace(),
                 DEFAULT,
                 json!({"mode": "Hold", "drain": {"minSeconds": 6, "deadlineSeconds": 9}, "verify": {"soakSeconds": 4}}),
             ),
@@ -340,7 +340,7 @@ mod tests {
         let hook = |name: &str| json!([{"name": name, "when": "BeforeDrain", "http": {"port": 80, "path": "/"}}]);
         let mut all = vec![
             policy("shop", "a", json!({"selector": {}, "drain": {"minSeconds": 5}, "hooks": hook("policy")})),
-            policy(SYSTEM_NAMESPACE, DEFAULT, json!({"hooks": hook("default")})),
+            policy(system_namespace(), DEFAULT, json!({"hooks": hook("default")})),
         ];
         let names = |all: &[Arc<PolicyView>], own: Option<Value>| {
             let annotations = own.map_or(json!({}), |own| json!({"hitless.dev/hooks": own.to_string()}));
@@ -401,7 +401,7 @@ mod tests {
         assert!(error.contains("shop/a") && error.contains("spec.drain.minSeconds can't be read"), "{error}");
         assert_eq!(Policies::of(&all, 0).not_usable().count(), 1);
         assert!(resolve(&[later("shop", "a", json!({"app": "db"}))], json!({})).is_ok());
-        assert!(resolve(&[later(SYSTEM_NAMESPACE, DEFAULT, json!({"app": "db"}))], json!({})).is_err());
+        assert!(resolve(&[later(system_namespace(), DEFAULT, json!({"app": "db"}))], json!({})).is_err());
     }
 
     #[test]
@@ -450,7 +450,7 @@ mod tests {
         assert!(error.contains("DrainPolicy shop/p0000") && error.contains("501 DrainPolicies"), "{error}");
         assert!(resolve(&many[1..], json!({})).is_ok(), "none of them selects it");
         let mut elsewhere: Vec<_> = (0..=crowd::MOST).map(|number| one("other", number)).collect();
-        elsewhere.push(policy(SYSTEM_NAMESPACE, DEFAULT, json!({"mode": "Hold"})));
+        elsewhere.push(policy(system_namespace(), DEFAULT, json!({"mode": "Hold"})));
         assert_eq!(resolve(&elsewhere, json!({})).unwrap().mode, ModeWish::Hold);
         assert_eq!(Policies::of(&elsewhere, 0).not_usable().count(), 1, "it is told once");
     }

@@ -4,7 +4,7 @@ pub(crate) mod pods;
 pub mod service;
 
 use hitless_api::ledger::CLUSTER;
-use hitless_api::names::{AGENT, CLUSTER_LEDGER, GROUP, LEDGER, SYSTEM_NAMESPACE};
+use hitless_api::names::{AGENT, CLUSTER_LEDGER, GROUP, LEDGER, system_namespace};
 use hitless_api::{
     GroupKind, JsonPatch, NodeTransition, NodeTransitionSpec, ObjectRef, TransitionLedger, TransitionLedgerSpec,
 };
@@ -51,7 +51,7 @@ fn on(group_kind: GroupKind, namespace: &str, name: &str, uid: &str) -> ObjectRe
 #[must_use]
 pub fn ledger(namespace: &str, version: Option<&Version>, spec: TransitionLedgerSpec) -> Write {
     const VERB: &str = "ledger";
-    let (place, name) = if namespace == CLUSTER { (SYSTEM_NAMESPACE, CLUSTER_LEDGER) } else { (namespace, LEDGER) };
+    let (place, name) = if namespace == CLUSTER { (system_namespace(), CLUSTER_LEDGER) } else { (namespace, LEDGER) };
     let write = match version {
         None => {
             let mut object = TransitionLedger::new(name, spec);
@@ -113,7 +113,7 @@ pub(crate) fn role_binding(namespace: &str, ledger_uid: Option<&str>) -> Write {
             "ownerReferences": [{"apiVersion": format!("{GROUP}/v1alpha1"), "kind": "TransitionLedger", "name": LEDGER, "uid": owner.uid}],
         },
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": AGENT_ROLE},
-        "subjects": [{"kind": "ServiceAccount", "name": AGENT, "namespace": SYSTEM_NAMESPACE}],
+        "subjects": [{"kind": "ServiceAccount", "name": AGENT, "namespace": system_namespace()}],
     });
     let otherwise = format!(
         "RoleBinding {AGENT} in namespace {namespace} is not owned by its ledger or does not bind the agents to {AGENT_ROLE}: \

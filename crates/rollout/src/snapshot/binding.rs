@@ -1,6 +1,6 @@
 //! The RoleBinding by which agents may operate in a namespace. It is owned by the ledger, so that no ledger means no such right.
 
-use hitless_api::names::{AGENT, SYSTEM_NAMESPACE};
+use hitless_api::names::{AGENT, system_namespace};
 use k8s_openapi::api::rbac::v1::{RoleBinding, Subject};
 
 /// The ClusterRole that is bound (manifests/rbac/agent.yaml).
@@ -30,7 +30,7 @@ impl BindingView {
         let is_agent = |subject: &Subject| {
             subject.kind == "ServiceAccount"
                 && subject.name == AGENT
-                && subject.namespace.as_deref() == Some(SYSTEM_NAMESPACE)
+                && subject.namespace.as_deref() == Some(system_namespace())
         };
         let is_role = object.role_ref.kind == "ClusterRole" && object.role_ref.name == AGENT_ROLE;
         Some(Self {

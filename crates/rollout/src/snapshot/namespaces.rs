@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hitless_api::names::{PREFIX, SYSTEM_NAMESPACE};
+use hitless_api::names::{PREFIX, system_namespace};
 use hitless_api::pod::PodView;
 
 use super::Snapshot;
@@ -19,7 +19,7 @@ pub enum Namespaces {
 /// Where the agents' pods are.
 impl Default for Namespaces {
     fn default() -> Self {
-        Self::Only(BTreeSet::from([SYSTEM_NAMESPACE.to_owned()]))
+        Self::Only(BTreeSet::from([system_namespace().to_owned()]))
     }
 }
 
@@ -50,7 +50,7 @@ impl Namespaces {
         let prefetches = snapshot.prefetches.iter().map(|each| &each.pod.namespace);
         let all = objects.chain(ledgers).chain(rules).chain(budgets).chain(services).chain(grants).chain(pods);
         let all = all.chain(prefetches).filter(|namespace| !namespace.is_empty()).cloned();
-        all.chain([SYSTEM_NAMESPACE.to_owned()]).collect()
+        all.chain([system_namespace().to_owned()]).collect()
     }
 
     /// Leaves out workloads and their parts in other namespaces: a round takes time and memory for each object.
@@ -125,7 +125,7 @@ mod tests {
             pod("gated", &json!({}), &json!({"containers": [], "readinessGates": gate})),
         ];
         let wanted = Namespaces::named(&Snapshot { pods, ..Snapshot::default() });
-        assert_eq!(wanted.iter().collect::<Vec<_>>(), ["asked", "gated", SYSTEM_NAMESPACE, "labelled"]);
+        assert_eq!(wanted.iter().collect::<Vec<_>>(), ["asked", "gated", system_namespace(), "labelled"]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hitless_api::ledger::CLUSTER;
-use hitless_api::names::{self, SYSTEM_NAMESPACE};
+use hitless_api::names::{self, system_namespace};
 use hitless_api::pod::PodView;
 use hitless_api::{Lenient, NodeTransition, PodTransitionRule, TransitionLedger};
 use hitless_gate::RuleSet;
@@ -89,7 +89,7 @@ impl LedgerView {
         let namespace = object.metadata.namespace.clone().unwrap_or_default();
         let namespace = match object.metadata.name.as_deref() {
             Some(names::LEDGER) => namespace,
-            Some(names::CLUSTER_LEDGER) if namespace == SYSTEM_NAMESPACE => CLUSTER.to_owned(),
+            Some(names::CLUSTER_LEDGER) if namespace == system_namespace() => CLUSTER.to_owned(),
             _ => return None,
         };
         Some(Self { namespace, version: version(&object.metadata), spec: object.spec })
@@ -129,12 +129,12 @@ impl From<&RuleView> for RuleSet {
 
 /// Whether it is a pod of the agents' DaemonSet.
 pub(crate) fn is_agent(pod: &PodView) -> bool {
-    pod.id.namespace == SYSTEM_NAMESPACE && pod.labels.get(names::APP_LABEL).is_some_and(|name| name == names::AGENT)
+    pod.id.namespace == system_namespace() && pod.labels.get(names::APP_LABEL).is_some_and(|name| name == names::AGENT)
 }
 
 /// Whether it is the agents' DaemonSet.
 pub(crate) fn is_agents(object: &Object) -> bool {
-    object.id.name == names::AGENT && object.id.namespace == SYSTEM_NAMESPACE
+    object.id.name == names::AGENT && object.id.namespace == system_namespace()
 }
 
 /// Which of these nodes have a Ready agent: its DaemonSet's pods, among `pods`, tell. `known` is the answer of last time; a node

@@ -10,7 +10,7 @@ pub const VIEW: Role = "ClusterRole hitless-view";
 /// In all namespaces, and what is in none.
 pub const VIEW_EVERYWHERE: Role = "ClusterRole hitless-view by a ClusterRoleBinding";
 /// In the system namespace.
-pub const VIEW_SYSTEM: Role = "Role hitless-view-system of namespace hitless-system";
+pub const VIEW_SYSTEM: Role = "Role hitless-view-system of hitless's namespace";
 /// Nodes.
 pub const VIEW_CLUSTER: Role = "ClusterRole hitless-view-cluster";
 

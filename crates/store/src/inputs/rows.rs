@@ -165,9 +165,9 @@ inputs! {
         PART: Option<Part> = Some(Part::new(40, Self::NAME, VIEW, Question::Rules, ALL_THE_SAME)),
         SYSTEM: Option<System<Budget>> = Some(System {
             part: Part { kind: Self::NAME, ..Part::new(
-                50, "TransitionBudgets of hitless-system", VIEW_SYSTEM, Question::Rules, ALL_THE_SAME,
+                50, "TransitionBudgets of hitless's namespace", VIEW_SYSTEM, Question::Rules, ALL_THE_SAME,
             ) },
-            what: "list TransitionBudgets in hitless-system",
+            what: "list TransitionBudgets in hitless's namespace",
             select: Select::All,
             counts: Budget::is_cluster_wide,
         }),
@@ -208,9 +208,9 @@ inputs! {
         PART: Option<Part> = Some(Part::new(80, Self::NAME, VIEW, Question::Modes, NO_MODE)),
         SYSTEM: Option<System<PolicyView>> = Some(System {
             part: Part { kind: Self::NAME, ..Part::new(
-                90, "DrainPolicy default of hitless-system", VIEW_SYSTEM, Question::Modes, NO_MODE,
+                90, "DrainPolicy default of hitless's namespace", VIEW_SYSTEM, Question::Modes, NO_MODE,
             ) },
-            what: "get DrainPolicy default in hitless-system",
+            what: "get DrainPolicy default in hitless's namespace",
             // By name, so that a role that names it is enough.
             select: Select::Named(DEFAULT),
             counts: |_| true,

@@ -169,7 +169,7 @@ impl Fixture {
         create_rule_authors(api).await?;
         let mut agent = pod(AGENT_POD, NODE, &json!({}));
         agent["spec"]["serviceAccountName"] = json!(names::AGENT);
-        let agent = api.admin(&Call::create(pods(names::SYSTEM_NAMESPACE), agent)).await?;
+        let agent = api.admin(&Call::create(pods(names::DEFAULT_SYSTEM_NAMESPACE), agent)).await?;
         Ok(agent["metadata"]["uid"].as_str().context("a pod without uid")?.to_owned())
     }
 
@@ -181,7 +181,7 @@ impl Fixture {
 
     async fn clear(&self, api: &Api) -> anyhow::Result<()> {
         let mut paths = vec![
-            format!("{}/{AGENT_POD}", pods(names::SYSTEM_NAMESPACE)),
+            format!("{}/{AGENT_POD}", pods(names::DEFAULT_SYSTEM_NAMESPACE)),
             format!("{}/{SYSTEM_POD}", pods(names::KUBE_SYSTEM)),
             format!("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{ROLE}"),
             format!("/apis/rbac.authorization.k8s.io/v1/clusterroles/{ROLE}"),
@@ -221,7 +221,8 @@ async fn give_wide_rights(api: &Api) -> anyhow::Result<()> {
     let verbs = json!(["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"]);
     let role = json!({"metadata": {"name": ROLE}, "rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": verbs}]});
     api.admin(&Call::create("/apis/rbac.authorization.k8s.io/v1/clusterroles", role)).await?;
-    let account = |name: &str| json!({"kind": "ServiceAccount", "namespace": names::SYSTEM_NAMESPACE, "name": name});
+    let account =
+        |name: &str| json!({"kind": "ServiceAccount", "namespace": names::DEFAULT_SYSTEM_NAMESPACE, "name": name});
     let subjects = json!([account(names::AGENT), account(names::CONTROLLER), {"kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": USERS}]);
     let reference = |name: &str| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name});
     let binding = json!({"metadata": {"name": ROLE}, "roleRef": reference(ROLE), "subjects": subjects});

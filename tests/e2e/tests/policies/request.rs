@@ -219,7 +219,8 @@ impl Api {
     }
 
     async fn with_token(&self, request: Value) -> anyhow::Result<Client> {
-        let path = format!("/api/v1/namespaces/{}/serviceaccounts/{}/token", names::SYSTEM_NAMESPACE, names::AGENT);
+        let path =
+            format!("/api/v1/namespaces/{}/serviceaccounts/{}/token", names::DEFAULT_SYSTEM_NAMESPACE, names::AGENT);
         let answer = self.admin(&Call::create(path, request)).await?;
         let token = answer["status"]["token"].as_str().context("no token in the answer")?.to_owned();
         let mut config = self.config.clone();

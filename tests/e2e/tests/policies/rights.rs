@@ -1,7 +1,7 @@
 //! What RBAC gives the controller is what its catch-all lets through.
 
 use anyhow::Context as _;
-use hitless_api::names::SYSTEM_NAMESPACE;
+use hitless_api::names::DEFAULT_SYSTEM_NAMESPACE;
 use serde_json::Value;
 
 use crate::request::{Api, Call};
@@ -18,7 +18,7 @@ pub(crate) async fn judge(api: &Api) -> anyhow::Result<Vec<String>> {
     for role in [
         format!("{RBAC}/clusterroles/hitless-controller"),
         format!("{RBAC}/clusterroles/hitless-controller-kusionstack"),
-        format!("{RBAC}/namespaces/{SYSTEM_NAMESPACE}/roles/hitless-controller"),
+        format!("{RBAC}/namespaces/{DEFAULT_SYSTEM_NAMESPACE}/roles/hitless-controller"),
     ] {
         let rules = api.admin(&Call::get(role.as_str())).await?["rules"].take();
         let writes = rules.as_array().into_iter().flatten().filter(|rule| writes(rule));

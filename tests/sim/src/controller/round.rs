@@ -5,7 +5,7 @@ use std::mem::take;
 use std::sync::Arc;
 
 use hitless_api::GrantMode;
-use hitless_api::names::SYSTEM_NAMESPACE;
+use hitless_api::names::DEFAULT_SYSTEM_NAMESPACE;
 use hitless_rollout::round::write::{ledger_of, service};
 use hitless_rollout::round::{Read, Step, under_way};
 use hitless_rollout::snapshot::{Evidence, LedgerView, LeftOut, Namespaces, NodeTransitionView, Unread, is_ours};
@@ -87,7 +87,7 @@ impl Controller {
             self.caches.fill_pods(&mut self.snapshot);
         }
         if self.unread.is_none() && ground.chance.happens(ground.weather.unread) {
-            let others: Vec<&String> = named.iter().filter(|name| *name != SYSTEM_NAMESPACE).collect();
+            let others: Vec<&String> = named.iter().filter(|name| *name != DEFAULT_SYSTEM_NAMESPACE).collect();
             if !others.is_empty() {
                 let name = ground.chance.pick(&others).clone();
                 let until = ground.now + ground.chance.delay(SECOND, 60 * SECOND);

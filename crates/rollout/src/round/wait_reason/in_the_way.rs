@@ -61,10 +61,10 @@ fn about_agent(snapshot: &Snapshot, node: &str) -> String {
     let agents = snapshot.pods.iter().filter(|pod| is_agent(pod) && !pod.finished && pod.node.as_deref() == Some(node));
     // During an update of the DaemonSet the next one.
     let Some(agent) = agents.min_by_key(|pod| pod.terminating) else {
-        return if snapshot.unknown.lists(names::SYSTEM_NAMESPACE) {
+        return if snapshot.unknown.lists(names::system_namespace()) {
             format!("the DaemonSet {} has no pod there", names::AGENT)
         } else {
-            format!("its pod is in namespace {}, which was not read", names::SYSTEM_NAMESPACE)
+            format!("its pod is in namespace {}, which was not read", names::system_namespace())
         };
     };
     let ready = agent.conditions.get("Ready").filter(|ready| !ready.is_true);

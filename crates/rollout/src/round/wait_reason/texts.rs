@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use hitless_api::names::{self, SYSTEM_NAMESPACE};
+use hitless_api::names::{self, system_namespace};
 use hitless_api::{Hook, InvalidDrain, NodeTransitionSpec, PodRef, TransitionResult};
 
 use crate::round::facts::lost;
@@ -153,15 +153,19 @@ impl WaitReason {
             Self::Behind { pod, why } => Some(why.unblock(pod).into()),
             Self::AgentNotReady { node, .. } => Some(
                 format!(
-                    "an administrator finds out why with kubectl -n {SYSTEM_NAMESPACE} describe pods -l {}={} --field-selector \
+                    "an administrator finds out why with kubectl -n {} describe pods -l {}={} --field-selector \
                      spec.nodeName={node}",
+                    system_namespace(),
                     names::APP_LABEL,
                     names::AGENT
                 )
                 .into(),
             ),
             Self::Halted { pod, reason, .. } if reason.ends_with(TransitionResult::ROLLBACK_NOT_READY) => Some(
-                format!("it does not start again with the version before either; a new pod may: kubectl delete pod {pod}").into(),
+                format!(
+                    "it does not start again with the version before either; a new pod may: kubectl delete pod {pod}"
+                )
+                .into(),
             ),
             other => other.advice().map(Cow::Borrowed),
         }

@@ -1,6 +1,6 @@
 //! What an agent may do: `policies/agent.yaml` and `policies/ledger.yaml`.
 
-use hitless_api::names::{IN_SERVICE, KUBE_SYSTEM, SYSTEM_NAMESPACE};
+use hitless_api::names::{DEFAULT_SYSTEM_NAMESPACE, IN_SERVICE, KUBE_SYSTEM};
 use serde_json::{Value, json};
 
 use super::{allowed, allowed_as, denied};
@@ -412,7 +412,7 @@ fn everything_else() -> Vec<Row> {
     let ledger = format!("/apis/hitless.dev/v1alpha1/namespaces/{NAMESPACE}/transitionledgers/ledger");
     let map = json!({"metadata": {"name": "x"}});
     let binding = json!({"metadata": {"name": "x"}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "hitless-agent-operator"},
-        "subjects": [{"kind": "ServiceAccount", "name": "hitless-agent", "namespace": SYSTEM_NAMESPACE}]});
+        "subjects": [{"kind": "ServiceAccount", "name": "hitless-agent", "namespace": DEFAULT_SYSTEM_NAMESPACE}]});
     vec![
         denied(
             Who::Agent,
@@ -453,7 +453,7 @@ fn everything_else() -> Vec<Row> {
             "no token",
             not,
             Call::create(
-                format!("/api/v1/namespaces/{SYSTEM_NAMESPACE}/serviceaccounts/hitless-controller/token"),
+                format!("/api/v1/namespaces/{DEFAULT_SYSTEM_NAMESPACE}/serviceaccounts/hitless-controller/token"),
                 json!({"spec": {}}),
             ),
         ),

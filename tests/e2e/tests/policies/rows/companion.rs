@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hitless_api::names::SYSTEM_NAMESPACE;
+use hitless_api::names::DEFAULT_SYSTEM_NAMESPACE;
 use hitless_api::{GroupKind, ObjectRef};
 use hitless_rollout::companion::{key, manifest};
 use hitless_world::images::{SPELLINGS, references, strange};
@@ -104,7 +104,7 @@ fn form() -> Vec<Row> {
             Who::Controller,
             "none is beside hitless",
             "ValidatingAdmissionPolicy 'hitless-controller-",
-            Call::create(pods(SYSTEM_NAMESPACE), pod(SYSTEM_NAMESPACE, "hitless-controller")),
+            Call::create(pods(DEFAULT_SYSTEM_NAMESPACE), pod(DEFAULT_SYSTEM_NAMESPACE, "hitless-controller")),
         ),
         denied(Who::Controller, "it has the gate", form, one("/spec/readinessGates", json!([]))),
         denied(Who::Controller, "and belongs to somebody", ANY, one("/metadata/ownerReferences", json!([]))),

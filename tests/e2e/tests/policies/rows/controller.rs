@@ -5,7 +5,7 @@ mod reload;
 mod replica_sets;
 mod sets;
 
-use hitless_api::names::{CONTROLLER, IN_SERVICE, SYSTEM_NAMESPACE};
+use hitless_api::names::{CONTROLLER, DEFAULT_SYSTEM_NAMESPACE, IN_SERVICE};
 use serde_json::{Value, json};
 
 use super::{allowed, allowed_as, denied};
@@ -96,7 +96,7 @@ fn services() -> Vec<Row> {
 
 fn rights() -> Vec<Row> {
     let rbac = "/apis/rbac.authorization.k8s.io/v1";
-    let account = |name: &str| json!([{"kind": "ServiceAccount", "name": name, "namespace": SYSTEM_NAMESPACE}]);
+    let account = |name: &str| json!([{"kind": "ServiceAccount", "name": name, "namespace": DEFAULT_SYSTEM_NAMESPACE}]);
     let role = |name: &str| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name});
     let binding = |name: &str, subjects: Value| json!({"metadata": {"name": name}, "roleRef": role("hitless-agent-operator"), "subjects": subjects});
     let jane = json!([{"kind": "User", "name": "jane", "apiGroup": "rbac.authorization.k8s.io"}]);
@@ -138,7 +138,10 @@ fn rights() -> Vec<Row> {
             Who::Controller,
             "no other account",
             "may only create",
-            Call::create(accounts(SYSTEM_NAMESPACE), json!({"metadata": {"name": CONTROLLER.to_owned() + "-2"}})),
+            Call::create(
+                accounts(DEFAULT_SYSTEM_NAMESPACE),
+                json!({"metadata": {"name": CONTROLLER.to_owned() + "-2"}}),
+            ),
         ),
     ]
 }

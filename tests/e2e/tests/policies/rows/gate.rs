@@ -1,6 +1,6 @@
 //! Which pods get the readiness gate: `policies/gate.yaml`.
 
-use hitless_api::names::{IN_SERVICE, SYSTEM_NAMESPACE};
+use hitless_api::names::{DEFAULT_SYSTEM_NAMESPACE, IN_SERVICE};
 use serde_json::{Value, json};
 
 use super::allowed_as;
@@ -39,7 +39,7 @@ pub(super) fn rows() -> Vec<Row> {
         ),
         row("a gate that is there already is not doubled", create(GATED, None, own), gates()),
         row("never in kube-system", create("kube-system", enabled, |_| ()), Value::Null),
-        row("never in hitless's own namespace", create(SYSTEM_NAMESPACE, enabled, |_| ()), Value::Null),
+        row("never in hitless's own namespace", create(DEFAULT_SYSTEM_NAMESPACE, enabled, |_| ()), Value::Null),
         row("never on the host's network", create(GATED, None, host), Value::Null),
         row("never for a Job", create(GATED, None, job), Value::Null),
     ]

@@ -2,7 +2,7 @@
 //!
 //! Which fields of a pod give one is asked of the API server in `pod_spec`; these rows are about whose pods.
 
-use hitless_api::names::{KUBE_SYSTEM, SYSTEM_NAMESPACE};
+use hitless_api::names::{DEFAULT_SYSTEM_NAMESPACE, KUBE_SYSTEM};
 use serde_json::{Value, json};
 
 use super::companion::companion;
@@ -176,7 +176,7 @@ fn beside_the_cluster() -> Vec<Row> {
     let elsewhere = |namespace: &str| Call::create(pods(namespace), colla_set_pod("colla", "new"));
     vec![
         denied(Who::Controller, "none is made in kube-system", ANY, elsewhere(KUBE_SYSTEM)),
-        denied(Who::Controller, "nor beside hitless", ANY, elsewhere(SYSTEM_NAMESPACE)),
+        denied(Who::Controller, "nor beside hitless", ANY, elsewhere(DEFAULT_SYSTEM_NAMESPACE)),
         denied(Who::Controller, "also none that names nobody", ANY, {
             let mut pod = colla_set_pod("colla", "new");
             pod["metadata"]["labels"] = json!({});

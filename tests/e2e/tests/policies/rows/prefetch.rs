@@ -1,6 +1,6 @@
 //! Which pods the controller's accounts may make and delete: `policies/controller.yaml`.
 
-use hitless_api::names::{KUBE_SYSTEM, SYSTEM_NAMESPACE};
+use hitless_api::names::{DEFAULT_SYSTEM_NAMESPACE, KUBE_SYSTEM};
 use hitless_api::{GroupKind, ObjectRef, PullIdentity, PullPolicy};
 use hitless_rollout::prefetch::{Extra, Pull, Resources, manifest};
 use serde_json::{Value, json};
@@ -80,7 +80,7 @@ fn form() -> Vec<Row> {
         allowed(Who::Controller, "or environment", first("env", plain)),
         allowed(Who::Controller, "or with what its container asks for", first("resources", stated)),
         denied(Who::Controller, "none in kube-system", system, elsewhere(KUBE_SYSTEM)),
-        denied(Who::Controller, "nor beside hitless", system, elsewhere(SYSTEM_NAMESPACE)),
+        denied(Who::Controller, "nor beside hitless", system, elsewhere(DEFAULT_SYSTEM_NAMESPACE)),
         denied(
             Who::Controller,
             "it does not live for ever",

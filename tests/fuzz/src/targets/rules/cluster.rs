@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hitless_api::names::SYSTEM_NAMESPACE;
+use hitless_api::names::DEFAULT_SYSTEM_NAMESPACE;
 use hitless_api::{GroupKind, Lenient, ObjectRef, PodTransitionRule, TransitionBudget};
 use hitless_gate::{
     Approvals, Budget, Candidate, DisruptionBudget, GateInput, PodFacts, Reserved, RuleSet, Settings, Verdict, decide,
@@ -57,7 +57,7 @@ impl Cluster {
     fn add(&mut self, number: usize, mut object: Value) {
         let Some(fields) = object.as_object_mut() else { return };
         let is_system = fields.get("spec").and_then(|spec| spec.get("scope")).is_some_and(|scope| scope == "Cluster");
-        let namespace = if is_system { SYSTEM_NAMESPACE } else { NAMESPACE };
+        let namespace = if is_system { DEFAULT_SYSTEM_NAMESPACE } else { NAMESPACE };
         let metadata = json!({"name": format!("o{number}"), "namespace": namespace, "uid": format!("b{number}")});
         fields.insert("metadata".to_owned(), metadata);
         fields.insert("apiVersion".to_owned(), json!("v1"));

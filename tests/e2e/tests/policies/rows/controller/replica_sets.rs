@@ -1,6 +1,6 @@
 //! What the controller may do to ReplicaSets: `policies/controller-replicasets.yaml`.
 
-use hitless_api::names::{KUBE_SYSTEM, SYSTEM_NAMESPACE};
+use hitless_api::names::{DEFAULT_SYSTEM_NAMESPACE, KUBE_SYSTEM};
 use serde_json::{Value, json};
 
 use super::{allowed, allowed_as, denied};
@@ -187,7 +187,7 @@ pub(super) fn nothing_else() -> Vec<Row> {
             Who::Controller,
             "nor a Secret, not even where it lives",
             says,
-            Call::create(core(SYSTEM_NAMESPACE, "secrets"), named("new")),
+            Call::create(core(DEFAULT_SYSTEM_NAMESPACE, "secrets"), named("new")),
         ),
         denied(Who::Controller, "nor a namespace", says, Call::create("/api/v1/namespaces", named("new"))),
         denied(

@@ -1,0 +1,8 @@
+//go:build tools
+
+package tools
+
+import (
+	_ "helm.sh/helm/v3/cmd/helm"
+	_ "helm.sh/helm/v4/cmd/helm"
+)

@@ -1,0 +1,4 @@
+//! The chart: what it renders, and an installation by each version of Helm.
+
+mod installed;
+mod rendered;
