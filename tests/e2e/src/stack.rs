@@ -23,6 +23,9 @@ pub const TIMES: &str = "HITLESS_E2E_TIMES";
 /// Namespace that hitless runs in.
 pub const SYSTEM_NAMESPACE: &str = "hitless-system";
 
+/// Where the definitions of what people write are.
+const DEFINITIONS: [&str; 2] = ["manifests/crds", "manifests/kusionstack/crds"];
+
 /// Label selector of the agents' pods.
 const AGENTS: &str = "app.kubernetes.io/name=hitless-agent";
 /// Label selector of the controllers' pods.
@@ -120,14 +123,22 @@ impl Stack {
     }
 
     fn apply(&self, kustomization: &Path) -> anyhow::Result<()> {
-        self.system().run(&["apply", "--server-side", "-k", &kustomization.to_string_lossy()]).map(drop)
+        self.apply_with(kustomization, &[])
+    }
+
+    fn apply_with(&self, kustomization: &Path, options: &[&str]) -> anyhow::Result<()> {
+        let kustomization = kustomization.to_string_lossy();
+        self.system().run(&[&["apply", "--server-side", "-k", &kustomization], options].concat()).map(drop)
     }
 
     /// The definitions of what people write, which an uninstall leaves.
     pub fn apply_definitions(&self) -> anyhow::Result<()> {
-        ["manifests/crds", "manifests/kusionstack/crds"]
-            .into_iter()
-            .try_for_each(|path| self.apply(&workspace().join(path)))
+        DEFINITIONS.into_iter().try_for_each(|path| self.apply(&workspace().join(path)))
+    }
+
+    /// The same of those that are a Helm release's.
+    pub fn take_over_definitions(&self) -> anyhow::Result<()> {
+        DEFINITIONS.into_iter().try_for_each(|path| self.apply_with(&workspace().join(path), &["--force-conflicts"]))
     }
 
     /// Waits until new pods get the readiness gate: an API server takes a while to obey a policy, and nothing tells when it does.

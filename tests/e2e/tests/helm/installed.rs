@@ -24,8 +24,10 @@ fn each_helm_installs_upgrades_and_uninstalls_in_mid_rollout_without_a_failed_re
         .and_then(|()| installed(&stack, &helm_4, &elsewhere, &values))
         .and_then(|()| used(&stack, &helm_4, &elsewhere, &values));
     elsewhere.run(&["delete", "namespace", elsewhere.namespace(), "--ignore-not-found", "--timeout=120s"])?;
-    stack.install()?;
-    outcome
+    // First what has failed: an installation on top of it may fail, too.
+    outcome?;
+    stack.take_over_definitions()?;
+    stack.install()
 }
 
 /// Without being asked to, Helm takes nothing over.
