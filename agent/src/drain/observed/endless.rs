@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(first(|_| (150, 100_000)), None, "by HTTP/2, confirmed on the way");
         assert_eq!(first(|_| (100_000, 150)), None, "an upload");
         assert_eq!(first(|_| (20, 0)), None, "messages without an answer, which may come yet");
-        assert_eq!(first(|quarter| if quarter < 20 { (120, 800) } else { (0, 9000) }), None, "it has asked for one");
+        assert_eq!(first(|quarter| if quarter < 16 { (120, 800) } else { (0, 9000) }), None, "it has asked for one");
         assert_eq!(first(|quarter| if quarter % 20 == 0 { (80, 40) } else { (0, 0) }), None, "now and then");
     }
 
