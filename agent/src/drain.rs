@@ -5,6 +5,7 @@ mod ambiguous;
 mod asked;
 pub mod hold;
 mod in_flight;
+mod looks;
 mod notifier;
 pub mod observed;
 pub mod observer;

@@ -16,6 +16,7 @@ pub mod hooks;
 pub mod http;
 pub mod in_service;
 pub mod instant;
+mod lock;
 pub mod memory;
 pub mod metrics;
 pub mod patch;

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hitless_api::{Grant, Phase};
@@ -20,6 +20,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::decision::Decision;
 use crate::hooks::http::trusting;
+use crate::lock::lock;
 use crate::memory::Memory;
 use crate::view::NodePod;
 
@@ -171,19 +172,11 @@ async fn is_answered(address: IpAddr, question: &Question) -> bool {
             }
             let request = headers.iter().fold(request, |request, (name, value)| request.header(name, value));
             let Ok(request) = request.body(http_client::Body::default()) else { return false };
-            let tls = if *is_https { trusting(address.ip()).ok() } else { None };
-            if tls.is_none() && *is_https {
-                return false;
-            }
+            let Ok(tls) = is_https.then(|| trusting(address.ip())).transpose() else { return false };
             let answer = http_client::send(&[address], tls, request).await;
             answer.is_ok_and(|answer| (200..400).contains(&answer.status().as_u16()))
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Every change is a single operation, so a panic elsewhere can't have left it broken.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

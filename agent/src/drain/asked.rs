@@ -4,10 +4,11 @@
 //! but what it sends, may not: it hears nothing any more, and what its client says is lost. Such a connection is reset, so that the client
 //! connects again: as long as nothing is under way on it, for then nobody loses anything by it.
 
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use hitless_kernel::{Activity, ClosedReport, Connection, KernelError, classify};
+
+use super::looks::Looks;
 
 /// So long a server has to close.
 pub(super) const LASTS: Duration = Duration::from_secs(1);
@@ -32,10 +33,7 @@ const MOST: usize = 8192;
 /// Since when each of them has been asked. Seen, not remembered: an agent that was restarted sees them, too.
 #[derive(Default)]
 pub(super) struct Asked {
-    /// By the kernel's identity of the socket.
-    known: HashMap<u64, Instant>,
-    /// Of the look that is under way.
-    seen: HashMap<u64, Instant>,
+    since: Looks<Instant>,
     /// So many were there at a time since there was nobody.
     most: usize,
     /// Which of those that are quiet are tried next.
@@ -60,16 +58,16 @@ enum Servers {
 impl Asked {
     /// Before a look at all connections.
     pub(super) fn begin(&mut self) {
-        self.seen.clear();
+        self.since.begin();
     }
 
     /// After it: those that are gone are forgotten.
     pub(super) fn end(&mut self) {
-        std::mem::swap(&mut self.known, &mut self.seen);
-        self.most = self.most.max(self.known.len());
-        if self.known.is_empty() {
-            // What was asked is in `seen` now, and has gone.
-            let have_closed = !self.seen.is_empty() && !std::mem::take(&mut self.is_reset);
+        self.since.end();
+        self.most = self.most.max(self.since.len());
+        if self.is_empty() {
+            // Whoever was there at the look before has gone.
+            let have_closed = self.since.kept() > 0 && !std::mem::take(&mut self.is_reset);
             if have_closed && self.servers == Servers::Untried {
                 self.servers = Servers::Close;
             }
@@ -79,7 +77,7 @@ impl Asked {
 
     /// There was nobody at the last look.
     pub(super) fn is_empty(&self) -> bool {
-        self.known.is_empty()
+        self.since.len() == 0
     }
 
     /// Asks these to end with `ask`. One shows first whether its server closes; if it does not, its client alone has lost what it said
@@ -96,7 +94,7 @@ impl Asked {
             return ask(all);
         }
         let mut report = ClosedReport::default();
-        if !self.known.is_empty() {
+        if !self.is_empty() {
             return Ok(report);
         }
         let quiet: Vec<&Connection> = all.iter().filter(|each| classify(each) != Activity::Busy).collect();
@@ -113,9 +111,9 @@ impl Asked {
 
     /// Whether one that was asked, and has not ended, is to be reset. It has `lasts` at most.
     pub(super) fn is_overdue(&mut self, connection: &Connection, lasts: Duration, now: Instant) -> bool {
-        let since = self.known.get(&connection.cookie).copied().unwrap_or(now);
-        if self.seen.len() < MOST {
-            self.seen.insert(connection.cookie, since);
+        let since = self.since.of(connection).unwrap_or(now);
+        if self.since.kept() < MOST {
+            self.since.keep(connection, since);
         }
         let asked_for = now.duration_since(since);
         let is_at_rest = is_at_rest(connection);
@@ -152,31 +150,14 @@ fn is_answer_going_on(connection: &Connection, asked_for: Duration) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hitless_kernel::{TcpInfo, TcpState};
+    use crate::drain::looks;
 
     /// Milliseconds since data was sent and received last. All was acknowledged.
     fn connection(sent: u64, received: u64) -> Connection {
-        let address = "10.0.0.1:80".parse().unwrap();
-        let info = TcpInfo {
-            last_data_sent: Duration::from_millis(sent),
-            last_data_recv: Duration::from_millis(received),
-            last_ack_recv: Duration::ZERO,
-            bytes_acked: 10,
-            bytes_received: 10,
-            notsent_bytes: 0,
-            timeouts: 0,
-        };
-        Connection {
-            local: address,
-            peer: address,
-            state: TcpState::Established,
-            inode: 1,
-            cookie: 7,
-            rqueue: 0,
-            wqueue: 0,
-            shut_for_reading: true,
-            info: Some(info),
-        }
+        let mut one = Connection { shut_for_reading: true, ..looks::connection(10, 10) };
+        let [sent, received] = [sent, received].map(Duration::from_millis);
+        one.info.iter_mut().for_each(|info| (info.last_data_sent, info.last_data_recv) = (sent, received));
+        one
     }
 
     /// Whether it is overdue so many milliseconds after it was seen first.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hitless_api::{ExecHook, Grant, Hook, HookCall, PodRef};
@@ -16,6 +16,7 @@ use super::answer::{Answer, Verdict};
 use super::called::Ask;
 use super::{exec, http};
 use crate::decision::Decision;
+use crate::lock::lock;
 use crate::memory::Memory;
 use crate::view::NodePod;
 
@@ -204,11 +205,6 @@ async fn call(spec: &CallSpec, node: Node) -> (Verdict, String) {
         },
         (None, _) => (Verdict::Failed, "the hook has neither http nor exec".to_owned()),
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Every change is a single operation, so a panic elsewhere can't have left it broken.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -19,8 +19,8 @@ impl Awaited {
 
 #[cfg(test)]
 mod tests {
-    use super::super::limits::lock;
     use super::*;
+    use crate::lock::lock;
 
     #[test]
     fn who_is_waited_for_by_many_keeps_nobody_else_from_being_waited_for() {

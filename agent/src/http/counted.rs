@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex};
 
-use super::limits::lock;
+use crate::lock::lock;
 
 /// How many there are of each.
 pub(super) type Counts<K> = Arc<Mutex<HashMap<K, usize>>>;

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -12,6 +12,7 @@ pub use super::awaited::{Awaited, AwaitedPlace};
 pub use super::untrusted::UntrustedConnections;
 
 use super::counted::{Counted, Counts};
+use crate::lock::lock;
 
 /// Whom something is counted for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -284,11 +285,6 @@ impl Rates {
         whole_at.insert(source.clone(), spent_until);
         Ok(())
     }
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Every change leaves it whole, so a panic elsewhere can't have left it broken.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::limits::{Source, lock};
+use super::limits::Source;
+use crate::lock::lock;
 
 /// All of them.
 #[derive(Debug, Default)]

@@ -104,6 +104,12 @@ impl PodView {
         self.ready() && !self.terminating && !self.finished
     }
 
+    /// An operation has brought it to what it is, since it was made.
+    #[must_use]
+    pub fn is_operated(&self) -> bool {
+        [annotations::REVISION, annotations::RESTARTED].iter().any(|name| self.annotations.contains_key(*name))
+    }
+
     /// Containers that the last image patch was to end: containerID by name ([`annotations::REPLACED`]).
     #[must_use]
     pub fn containers_to_end(&self) -> BTreeMap<String, String> {

@@ -43,8 +43,6 @@ impl PodFacts {
     #[must_use]
     pub fn of(pod: &PodView, owner: Option<ObjectRef>) -> Self {
         let ready = pod.conditions.get("Ready");
-        let operated = [names::annotations::REVISION, names::annotations::RESTARTED];
-        let operated = operated.iter().any(|name| pod.annotations.contains_key(*name));
         Self {
             uid: pod.id.uid.clone(),
             namespace: pod.id.namespace.clone(),
@@ -59,7 +57,7 @@ impl PodFacts {
             // leaves service: it is back when its new containers run.
             returned_at: pod
                 .in_service()
-                .filter(|state| state.is_true && operated)
+                .filter(|state| state.is_true && pod.is_operated())
                 .and_then(|state| state.since)
                 .map(|since| pod.containers.iter().filter_map(started).fold(since, Timestamp::max)),
         }

@@ -1,13 +1,13 @@
 //! Answers that are still being sent: downloads and server-sent events. Between two pieces of an answer a connection looks like
 //! one between two requests, and a server that is told then that its client is done often breaks the answer off.
 
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use hitless_kernel::Connection;
 
 use super::endless::Endless;
 use crate::drain::asked::Asked;
+use crate::drain::looks::Looks;
 use crate::drain::quiet::Quiet;
 
 /// Pieces that are closer together are one.
@@ -26,10 +26,7 @@ const KNOWN: Duration = Duration::from_secs(5);
 /// What each connection was seen to send.
 #[derive(Default)]
 pub(super) struct Answers {
-    /// By the kernel's identity of the socket.
-    known: HashMap<u64, Answer>,
-    /// Of the look that is under way.
-    seen: HashMap<u64, Answer>,
+    looks: Looks<Answer>,
     /// The longest that was seen between two pieces of one answer, on any connection.
     longest_pause: Duration,
     /// Those that were asked to end.
@@ -56,29 +53,28 @@ struct Answer {
 impl Answers {
     /// Before a look at all connections.
     pub(super) fn begin(&mut self) {
-        self.seen.clear();
+        self.looks.begin();
         self.asked.begin();
         self.endless.begin();
     }
 
     /// After it: those that are gone are forgotten.
     pub(super) fn end(&mut self) {
-        std::mem::swap(&mut self.known, &mut self.seen);
+        self.looks.end();
         self.asked.end();
         self.endless.end();
     }
 
     /// Forgets all connections, and not what was learned of them.
     pub(super) fn forget(&mut self) {
-        (self.known, self.seen) = (HashMap::new(), HashMap::new());
-        self.endless.forget();
+        (self.looks, self.endless) = Default::default();
     }
 
     /// Whether an answer is being sent on the connection. Told by several looks.
     pub(super) fn is_being_sent(&mut self, connection: &Connection, now: Instant) -> bool {
         let Some(info) = connection.info else { return false };
         let (received, sent) = (info.bytes_received, info.bytes_acked);
-        let known = self.known.get(&connection.cookie).copied();
+        let known = self.looks.of(connection);
         let (since, has_pieces) = known.map_or((now, false), |known| (known.since, known.has_pieces));
         let new = Answer { received, sent, pieces: 0, last: None, since, has_pieces };
         let mut answer = known.filter(|known| known.received == received).unwrap_or(new);
@@ -89,7 +85,7 @@ impl Answers {
         }
         answer.sent = sent;
         answer.has_pieces |= answer.pieces >= PIECES;
-        self.seen.insert(connection.cookie, answer);
+        self.looks.keep(connection, answer);
         answer.pieces >= PIECES && answer.last.is_some_and(|last| now.duration_since(last) < PAUSE)
     }
 
@@ -101,7 +97,7 @@ impl Answers {
         if is_unused || silent >= PAUSE {
             return true;
         }
-        let Some(answer) = self.known.get(&connection.cookie) else { return false };
+        let Some(answer) = self.looks.of(connection) else { return false };
         let watched = now.duration_since(answer.since);
         let has_paused = silent >= self.longest_pause.saturating_mul(2);
         watched >= WATCHED && (has_paused || watched >= KNOWN && !answer.has_pieces)
@@ -111,33 +107,7 @@ impl Answers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hitless_kernel::{TcpInfo, TcpState};
-
-    fn connection(received: u64, sent: u64) -> Connection {
-        let address = "10.0.0.1:80".parse().unwrap();
-        let now = Duration::ZERO;
-        let info = TcpInfo {
-            last_data_sent: now,
-            last_data_recv: now,
-            last_ack_recv: now,
-            bytes_acked: sent,
-            bytes_received: received,
-            notsent_bytes: 0,
-            timeouts: 0,
-        };
-        let state = TcpState::Established;
-        Connection {
-            local: address,
-            peer: address,
-            state,
-            inode: 1,
-            cookie: 7,
-            rqueue: 0,
-            wqueue: 0,
-            shut_for_reading: false,
-            info: Some(info),
-        }
-    }
+    use crate::drain::looks::connection;
 
     /// What is said after each look: (milliseconds, bytes received, bytes sent).
     fn looks(looks: &[(u64, u64, u64)]) -> Vec<bool> {
@@ -223,6 +193,6 @@ mod tests {
         answers.end();
         answers.begin();
         answers.end();
-        assert!(answers.known.is_empty());
+        assert_eq!(answers.looks.len(), 0);
     }
 }

@@ -4,10 +4,11 @@
 //! the client asks again and again or not at all: its server ends it when it is told to stop, as Kubernetes has it, or breaks it off; that
 //! is the same thirty seconds later.
 
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use hitless_kernel::{Activity, Connection, TcpInfo, classify};
+
+use crate::drain::looks::Looks;
 
 /// One look at what has passed, and the next.
 const STEP: Duration = Duration::from_secs(2);
@@ -19,16 +20,10 @@ const SHARE: u64 = 200;
 const SILENT: Duration = Duration::from_secs(10);
 
 /// What each connection was seen to exchange.
-#[derive(Default)]
-pub(super) struct Endless {
-    /// By the kernel's identity of the socket.
-    known: HashMap<u64, Exchange>,
-    /// Of the look that is under way.
-    seen: HashMap<u64, Exchange>,
-}
+pub(super) type Endless = Looks<Exchange>;
 
 #[derive(Clone, Copy)]
-struct Exchange {
+pub(super) struct Exchange {
     /// When the last step began.
     at: Instant,
     /// Bytes of the client by then.
@@ -40,32 +35,17 @@ struct Exchange {
 }
 
 impl Endless {
-    /// Before a look at all connections.
-    pub(super) fn begin(&mut self) {
-        self.seen.clear();
-    }
-
-    /// After it: those that are gone are forgotten.
-    pub(super) fn end(&mut self) {
-        std::mem::swap(&mut self.known, &mut self.seen);
-    }
-
-    /// Forgets all connections.
-    pub(super) fn forget(&mut self) {
-        *self = Self::default();
-    }
-
     /// Whether an exchange goes on that nothing shows the end of. Told by several looks.
     pub(super) fn is_exchange(&mut self, connection: &Connection, now: Instant) -> bool {
         let Some(TcpInfo { bytes_received: received, bytes_acked: sent, .. }) = connection.info else { return false };
         let new = Exchange { at: now, received, sent, steps: 0 };
-        let mut exchange = self.known.get(&connection.cookie).copied().unwrap_or(new);
+        let mut exchange = self.of(connection).unwrap_or(new);
         if now.duration_since(exchange.at) >= STEP {
             let (heard, said) = (received.saturating_sub(exchange.received), sent.saturating_sub(exchange.sent));
             let is_both = heard > 0 && said > 0 && heard / SHARE <= said && said / SHARE <= heard;
             exchange = Exchange { steps: if is_both { exchange.steps.saturating_add(1) } else { 0 }, ..new };
         }
-        self.seen.insert(connection.cookie, exchange);
+        self.keep(connection, exchange);
         exchange.steps >= STEPS
     }
 }
@@ -79,31 +59,7 @@ pub(super) fn is_silent(connection: &Connection) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hitless_kernel::TcpState;
-
-    fn connection(received: u64, sent: u64) -> Connection {
-        let address = "10.0.0.1:443".parse().unwrap();
-        let info = TcpInfo {
-            last_data_sent: Duration::from_millis(10),
-            last_data_recv: Duration::from_millis(14),
-            last_ack_recv: Duration::from_millis(10),
-            bytes_acked: sent,
-            bytes_received: received,
-            notsent_bytes: 0,
-            timeouts: 0,
-        };
-        Connection {
-            local: address,
-            peer: address,
-            state: TcpState::Established,
-            inode: 1,
-            cookie: 7,
-            rqueue: 0,
-            wqueue: 0,
-            shut_for_reading: false,
-            info: Some(info),
-        }
-    }
+    use crate::drain::looks::connection;
 
     /// What is said in each quarter of a second of a connection on which so many bytes pass in each: the number of the first one in which
     /// it is an exchange without end.
@@ -158,6 +114,6 @@ mod tests {
         endless.end();
         endless.begin();
         endless.end();
-        assert!(endless.known.is_empty());
+        assert_eq!(endless.len(), 0);
     }
 }

@@ -1,10 +1,11 @@
 //! Connections from the node itself: the kubelet's probes and other health checks.
 
-use std::collections::HashMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use hitless_kernel::{Connection, NodeSockets, Origin};
+
+use crate::drain::looks::Looks;
 
 /// A probe that takes longer is waited for like a client. Clients can't be mistaken for probes for longer either: a hostNetwork
 /// proxy on the node has its sockets there, too.
@@ -16,10 +17,8 @@ const HANGING: Duration = Duration::from_secs(3);
 /// Who has connected to a pod since it left.
 #[derive(Default)]
 pub(super) struct NodeConnections {
-    /// By the kernel's identity of the socket: when it was seen first, and where it comes from.
-    known: HashMap<u64, Known>,
-    /// Of the look that is under way.
-    seen: HashMap<u64, Known>,
+    /// When each was seen first, and where it comes from.
+    looks: Looks<Known>,
     has_looked: bool,
     /// From when on there have been some at each look that may be probes.
     always_since: Option<Instant>,
@@ -34,12 +33,12 @@ struct Known {
 impl NodeConnections {
     /// Before a look at all connections.
     pub(super) fn begin(&mut self) {
-        self.seen.clear();
+        self.looks.begin();
     }
 
     /// After it: those that are gone are forgotten. Says how many of those that `may_be_probes` are to be waited for.
     pub(super) fn end(&mut self, may_be_probes: u32, now: Instant) -> u32 {
-        std::mem::swap(&mut self.known, &mut self.seen);
+        self.looks.end();
         self.has_looked = true;
         if may_be_probes == 0 {
             self.always_since = None;
@@ -57,12 +56,12 @@ impl NodeConnections {
         now: Instant,
         origin: impl FnOnce() -> Origin,
     ) -> bool {
-        let known = self.known.get(&connection.cookie).copied().unwrap_or_else(|| Known {
+        let known = self.looks.of(connection).unwrap_or_else(|| Known {
             // Who was there before the first look has been so for unknown time.
             since: self.has_looked.then_some(now),
             origin: if self.has_looked { origin() } else { Origin::Forwarded },
         });
-        self.seen.insert(connection.cookie, known);
+        self.looks.keep(connection, known);
         known.origin == Origin::Node && known.since.is_some_and(|since| now.duration_since(since) < PROBE_LASTS)
     }
 }
@@ -94,22 +93,10 @@ pub(super) fn origin(proc_root: &Path, node: &mut Option<NodeSockets>, connectio
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hitless_kernel::TcpState;
+    use crate::drain::looks;
 
     fn connection(cookie: u64) -> Connection {
-        let address = "10.0.0.1:80".parse().unwrap();
-        let state = TcpState::Established;
-        Connection {
-            local: address,
-            peer: address,
-            state,
-            inode: 1,
-            cookie,
-            rqueue: 0,
-            wqueue: 0,
-            shut_for_reading: false,
-            info: None,
-        }
+        Connection { cookie, info: None, ..looks::connection(0, 0) }
     }
 
     /// How many are waited for that may be probes, after each look: (milliseconds, connections). All are the node's own.

@@ -201,7 +201,7 @@ impl<'a> Tally<'a> {
         idle_after.zip(connection.unused_for()).is_some_and(|(idle_after, quiet)| quiet >= idle_after)
     }
 
-    /// Whether it would be waited for in vain, where nobody is waited for in vain for ever.
+    /// Whether waiting does not end it. Owners of other policies have it waited for all the same.
     fn is_endless(&mut self, connection: &Connection) -> bool {
         let drain = &self.target.drain;
         if drain.stragglers != StragglerPolicy::Close {

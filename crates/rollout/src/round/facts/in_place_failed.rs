@@ -46,9 +46,8 @@ impl InPlaceFailed {
         let is_as_it_was = known.kept == kept(root).map(|kept| kept.to_string());
         // One that was operated since has started in place.
         let is_new = |pod: &PodView| {
-            let operated = [annotations::REVISION, annotations::RESTARTED];
-            pod.created.is_some_and(|created| created.as_second() >= known.at.0.as_second())
-                && !operated.iter().any(|name| pod.annotations.contains_key(*name))
+            let is_younger = pod.created.is_some_and(|created| created.as_second() >= known.at.0.as_second());
+            is_younger && !pod.is_operated()
         };
         let serves = |pod: &PodView| pod.available() && plan.behind.contains(&pod.id.uid) && is_new(pod);
         let holds = is_as_it_was && !plan.is_target(&known.revision) && wishes.pods.values().any(|pod| serves(pod));

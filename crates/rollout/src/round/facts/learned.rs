@@ -57,10 +57,11 @@ fn unready_before(gaps: Option<&str>, to_ready: Option<&str>, revision: &str) ->
 
 /// `annotation`: what is known. Says what is known then.
 fn add(news: &mut Option<Gaps>, annotation: Option<&str>, revision: &str, milliseconds: u32) -> u32 {
-    let known = news.take().unwrap_or_else(|| Gaps::parse(annotation));
-    let with = known.with(revision, milliseconds);
-    let longest = with.as_ref().unwrap_or(&known).of(revision).unwrap_or(milliseconds);
-    *news = with.or_else(|| (known != Gaps::parse(annotation)).then_some(known));
+    let known = news.take();
+    let before = known.clone().unwrap_or_else(|| Gaps::parse(annotation));
+    let with = before.with(revision, milliseconds);
+    let longest = with.as_ref().unwrap_or(&before).of(revision).unwrap_or(milliseconds);
+    *news = with.or(known);
     longest
 }
 

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use hitless_api::event::Severity;
-use hitless_api::names::annotations;
 use hitless_api::pod::PodView;
 
 use super::Subject;
@@ -17,9 +16,6 @@ use crate::write::Write;
 
 /// The kubelet's reason of a container that has ended again and again.
 const CRASHES: &str = "CrashLoopBackOff";
-
-/// Annotations that an operation leaves on its pod.
-const OPERATED: [&str; 2] = [annotations::REVISION, annotations::RESTARTED];
 
 impl Subject<'_> {
     /// Its native controller rolls it. A StatefulSet's waits for every pod that is not Ready, for ever for one that does not start in the
@@ -43,8 +39,7 @@ impl Subject<'_> {
     fn is_dead(&self, pod: &PodView) -> bool {
         let mut states = pod.containers.iter().filter_map(|container| container.status.as_ref());
         let crashes = states.any(|state| state.last_ended.is_some() || state.waiting.as_deref() == Some(CRASHES));
-        let is_operated = OPERATED.iter().any(|name| pod.annotations.contains_key(*name));
-        self.at_a_time.is_some() && crashes && !pod.ready() && (is_operated || !self.is_at_target(pod))
+        self.at_a_time.is_some() && crashes && !pod.ready() && (pod.is_operated() || !self.is_at_target(pod))
     }
 
     fn made_anew(&self, may_go: MayGo<'_>) -> Write {
