@@ -156,6 +156,13 @@ impl DrainSpec {
     /// read the grant.
     pub const IDLE_AFTER_FEATURE: &str = "idleAfter";
 
+    /// Whether somebody has set [`Self::straggler_after_seconds`]: so long everybody is waited for then, also those whom waiting does not
+    /// end.
+    #[must_use]
+    pub const fn has_straggler_time_of_its_own(&self) -> bool {
+        self.straggler_after_seconds != defaults::straggler_after_seconds()
+    }
+
     /// A port on which connections outlast a request: the first of those treated as `http2` or `tcp`.
     #[must_use]
     pub fn long_lived_port(&self) -> Option<u16> {

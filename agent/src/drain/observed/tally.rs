@@ -201,10 +201,10 @@ impl<'a> Tally<'a> {
         idle_after.zip(connection.unused_for()).is_some_and(|(idle_after, quiet)| quiet >= idle_after)
     }
 
-    /// Whether waiting does not end it. Owners of other policies have it waited for all the same.
+    /// Whether waiting does not end it. Owners of other policies, or of a time of their own, have it waited for all the same.
     fn is_endless(&mut self, connection: &Connection) -> bool {
         let drain = &self.target.drain;
-        if drain.stragglers != StragglerPolicy::Close {
+        if drain.stragglers != StragglerPolicy::Close || drain.has_straggler_time_of_its_own() {
             return false;
         }
         let is_silent = drain.idle_after_seconds.is_none() && endless::is_silent(connection);

@@ -1,4 +1,4 @@
-use hitless_api::{DrainSpec, PortDrain};
+use hitless_api::{DrainOverrides, DrainSpec, PortDrain};
 use hitless_kernel::TcpInfo;
 
 use super::*;
@@ -54,16 +54,26 @@ struct Looker {
     answers: Answers,
     nodes: NodeConnections,
     count: Count,
+    wished: DrainOverrides,
 }
 
 impl Looker {
     fn new() -> Self {
-        Self { answers: Answers::default(), nodes: NodeConnections::default(), count: Count::default() }
+        Self::of(DrainOverrides::default())
+    }
+
+    /// Of a pod whose owner wishes this.
+    fn of(wished: DrainOverrides) -> Self {
+        Self { answers: Answers::default(), nodes: NodeConnections::default(), count: Count::default(), wished }
     }
 
     /// All of them have been opened by processes of the node.
     fn look(&mut self, stage: Stage, closing: Option<usize>, connections: &[Connection], among: Among) -> Ends {
-        let (target, mut origin) = (target(stage), |_: &Connection| Origin::Node);
+        let (mut target, mut origin) = (target(stage), |_: &Connection| Origin::Node);
+        let DrainOverrides { stragglers, straggler_after_seconds, .. } = self.wished;
+        let drain = &mut target.drain;
+        drain.stragglers = stragglers.unwrap_or(drain.stragglers);
+        drain.straggler_after_seconds = straggler_after_seconds.unwrap_or(drain.straggler_after_seconds);
         let now = Instant::now();
         let mut tally = Tally::begin(&target, None, closing, now, &mut self.answers, &mut self.nodes, &mut origin);
         for connection in connections {
@@ -112,6 +122,19 @@ fn of_a_crowd_no_more_than_a_batch_is_kept_and_all_are_counted() {
     assert_eq!(looker.count.inbound, u32::try_from(2 * BATCH).unwrap());
     let ends = looker.look(Stage::Draining, Some(BATCH + 1), &connections, Among::Crowd);
     assert_eq!((ends.http1.len(), ends.waited.len(), ends.is_last_batch), (BATCH - 1, 0, true));
+}
+
+#[test]
+fn a_silent_connection_is_waited_for_as_long_as_its_owner_has_said() {
+    let waited = |stragglers, straggler_after_seconds| {
+        let mut looker =
+            Looker::of(DrainOverrides { stragglers, straggler_after_seconds, ..DrainOverrides::default() });
+        looker.look(Stage::Draining, Some(0), &[idle(1, OTHER, 10_000)], Among::Crowd);
+        looker.count.inbound
+    };
+    assert_eq!(waited(None, None), 0, "nobody has said anything");
+    assert_eq!([waited(None, Some(60)), waited(None, Some(20))], [1, 1]);
+    assert_eq!([waited(Some(StragglerPolicy::Wait), None), waited(Some(StragglerPolicy::Close), None)], [1, 0]);
 }
 
 /// The same from another container of the pod.
