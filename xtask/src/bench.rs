@@ -77,6 +77,10 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<ExitCode> {
         What::Images(options) => on_cluster(bench, |stack| images::run(options, stack, bench.json)),
         What::Footprint(options) => on_cluster(bench, |stack| footprint::run(options, stack, bench.json)),
         What::Applications(options) => {
+            if let Some(names) = applications::list(options)? {
+                println!("{names}");
+                return Ok(ExitCode::SUCCESS);
+            }
             applications::prepare(options)?;
             on_cluster(bench, |stack| applications::run(options, stack, bench.json))
         }
