@@ -322,6 +322,7 @@ fn empty(id: PodRef) -> NodePod {
         ips: Vec::new(),
         pre_stop: BTreeMap::new(),
         readiness: BTreeMap::new(),
+        config_mounts: BTreeSet::new(),
         grace,
     }
 }

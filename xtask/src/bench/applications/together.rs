@@ -52,8 +52,8 @@ pub(super) fn cases() -> Vec<Case> {
 fn behind_a_proxy(name: &'static str, keeps_connections: bool) -> Case {
     let script = format!(
         "const h=require('http'),agent=new h.Agent({{keepAlive:{keeps_connections}}});process.on('SIGTERM',()=>process.exit());\
-         h.createServer((q,r)=>{{const o=h.request({{agent,port:3000,path:q.url,method:q.method}},a=>{{r.writeHead(a.statusCode);a.pipe(r)}});\
-         o.on('error',()=>{{r.writeHead(502);r.end()}});q.pipe(o)}}).listen(8080)"
+         h.createServer((q,r)=>{{const o=h.request({{agent,port:3000,path:q.url,method:q.method}},a=>{{r.writeHead(a.statusCode,a.headers);a.pipe(r)}});\
+         o.on('error',()=>{{r.writeHead(502,{{'content-length':0}});r.end()}});q.pipe(o)}}).listen(8080)"
     );
     let mut web =
         node("process.on('SIGTERM',()=>process.exit());require('http').createServer((q,r)=>r.end()).listen(3000)");
