@@ -13,7 +13,7 @@ use crate::address::Family;
 use crate::control_plane::{api_server, enter};
 use crate::part::Parts;
 use crate::pki::Pki;
-use crate::{Error, IpFamily, Place, Result, Tools, http, network, run};
+use crate::{Error, Options, Place, Proxy, Result, Tools, http, network, run};
 
 /// Directories of the machine that are the node's own inside it, and what they are called in the node's files.
 ///
@@ -38,7 +38,7 @@ pub(crate) struct Node<'a> {
     pub(crate) cluster: &'a str,
     /// From 1.
     pub(crate) index: u8,
-    pub(crate) ip_family: IpFamily,
+    pub(crate) options: Options,
     /// The cluster's directory.
     pub(crate) directory: &'a Path,
     pub(crate) tools: &'a Tools,
@@ -59,12 +59,12 @@ impl Node<'_> {
     /// Makes the node's namespace and starts what needs no API server.
     pub(crate) fn start(&self, pki: &Pki) -> Result<()> {
         let user = format!("system:node:{}", self.name());
-        let addresses = self.ip_family.each().iter().map(|family| family.node(self.index).to_string());
+        let addresses = self.options.ip_family.each().iter().map(|family| family.node(self.index).to_string());
         let hosts: Vec<String> = addresses.chain([self.name()]).collect();
         pki.issue(&self.name(), &user, Some("system:nodes"), &hosts)?;
         pki.kubeconfig(
             &self.name(),
-            api_server(self.ip_family),
+            api_server(self.options.ip_family),
             &self.directory.join(format!("{}.conf", self.name())),
         )?;
         self.start_holder()?;
@@ -82,29 +82,32 @@ impl Node<'_> {
         let mut kubelet = self.command("kubelet")?;
         kubelet.arg(format!("--config={}", config.display()));
         kubelet.arg(format!("--kubeconfig={}", self.directory.join(format!("{}.conf", self.name())).display()));
-        let addresses = self.ip_family.list(|family| family.node(self.index));
+        let addresses = self.options.ip_family.list(|family| family.node(self.index));
         kubelet.args([format!("--hostname-override={}", self.name()), format!("--node-ip={addresses}")]);
         self.parts.start(&self.part("kubelet"), &kubelet)?;
         let mut proxy = self.command("kube-proxy")?;
         proxy.arg(format!("--kubeconfig={}", self.directory.join("proxy.conf").display()));
-        let pods = self.ip_family.list(Family::cluster);
+        let pods = self.options.ip_family.list(Family::cluster);
         proxy.args([format!("--hostname-override={}", self.name()), format!("--cluster-cidr={pods}")]);
         // Conntrack's limit is the machine's, not the namespace's.
-        proxy.args(["--proxy-mode=nftables", "--conntrack-max-per-core=0", "--healthz-bind-address=127.0.0.1:10256"]);
+        proxy.arg(format!("--proxy-mode={}", self.options.proxy));
+        proxy.args(["--conntrack-max-per-core=0", "--healthz-bind-address=127.0.0.1:10256"]);
+        proxy.arg("--metrics-bind-address=127.0.0.1:10249");
         self.parts.start(&self.part("kube-proxy"), &proxy)
     }
 
-    /// Waits until Services answer on this node.
+    /// Waits until Services answer on this node, and makes sure that they do so in the wanted way.
     pub(crate) fn wait_for_proxy(&self) -> Result<()> {
         let what = format!("kube-proxy of {}", self.name());
+        let wanted = self.options.proxy.to_string();
         network::inside(self.cluster, Place::Node(self.index), || {
             run::until(&what, Duration::from_mins(1), || {
                 self.parts.alive(&self.part("kube-proxy"))?;
-                let answer = http::request(SocketAddr::from((Ipv4Addr::LOCALHOST, 10256)), "GET", "/healthz", "", &[]);
+                let answer = ask_proxy(10256, "/healthz").and_then(|_healthy| ask_proxy(10249, "/proxyMode"));
                 Ok(match answer {
-                    Ok(response) if response.status == 200 => Ok(()),
-                    Ok(response) => Err(response.body),
-                    Err(error) => Err(error.to_string()),
+                    Ok(mode) if mode == wanted => Ok(()),
+                    Ok(other) => Err(format!("it is in mode {other}, not {wanted}")),
+                    Err(error) => Err(error),
                 })
             })
         })?
@@ -125,7 +128,7 @@ impl Node<'_> {
     }
 
     fn write_containerd_config(&self) -> Result<()> {
-        let each = || self.ip_family.each().iter();
+        let each = || self.options.ip_family.each().iter();
         let ranges: Vec<Value> = each().map(|family| json!([{"subnet": family.pods(self.index)}])).collect();
         let routes: Vec<Value> = each().map(|family| json!({"dst": family.everywhere()})).collect();
         let conflist = json!({
@@ -136,13 +139,13 @@ impl Node<'_> {
                     "type": "bridge", "bridge": "cni0", "isGateway": true, "ipMasq": false, "hairpinMode": true,
                     "ipam": {"type": "host-local", "ranges": ranges, "routes": routes},
                 },
-                {"type": "portmap", "capabilities": {"portMappings": true}},
+                {"type": "portmap", "capabilities": {"portMappings": true}, "backend": self.options.proxy},
             ],
         });
         // `_default`: an image of whatever registry is looked for in the cluster's, which is the only one in reach.
         let hosts = format!(
             "server = \"http://{0}\"\n[host.\"http://{0}\"]\ncapabilities = [\"pull\", \"resolve\"]\n",
-            self.ip_family.first().registry()
+            self.options.ip_family.first().registry()
         );
         let files = [
             ("cni/10-pods.conflist", conflist.to_string()),
@@ -188,7 +191,7 @@ conf_dir = {cni}
 "#,
             root = file("containerd"),
             opt = file("opt"),
-            registry = self.ip_family.first().registry(),
+            registry = self.options.ip_family.first().registry(),
             certs = file("certs.d"),
             cni_bin = cni_bin.display().to_string(),
             cni = file("cni"),
@@ -215,8 +218,8 @@ conf_dir = {cni}
             "failCgroupV1": false,
             "failSwapOn": false,
             "enforceNodeAllocatable": ["none"],
-            "address": self.ip_family.unspecified(),
-            "clusterDNS": [self.ip_family.first().dns()],
+            "address": self.options.ip_family.unspecified(),
+            "clusterDNS": [self.options.ip_family.first().dns()],
             "clusterDomain": "cluster.local",
             "resolvConf": "",
             "healthzBindAddress": "127.0.0.1",
@@ -253,6 +256,15 @@ conf_dir = {cni}
         let mut command = enter(self.cluster, Place::Node(self.index), Some(holder));
         command.arg(self.tools.path(program)?).env("PATH", self.tools.search_path());
         Ok(command)
+    }
+}
+
+/// What kube-proxy says of itself, on one of its ports of the node that this thread is on.
+fn ask_proxy(port: u16, path: &str) -> Result<String, String> {
+    match http::request(SocketAddr::from((Ipv4Addr::LOCALHOST, port)), "GET", path, "", &[]) {
+        Ok(response) if response.status == 200 => Ok(response.body),
+        Ok(response) => Err(response.body),
+        Err(error) => Err(error.to_string()),
     }
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::{Error, Progress, Result, requirements, run};
+use crate::{Error, Options, Progress, Proxy, Result, requirements, run};
 
 /// What is needed, how it is recognised, and the Debian package that has it.
 struct Need {
@@ -19,6 +19,9 @@ const RUNNING: [Need; 4] = [
     Need { file: "nsenter", package: "util-linux" },
     Need { file: "sysctl", package: "procps" },
 ];
+
+/// kube-proxy's mode of this name runs them.
+const IPTABLES: [Need; 1] = [Need { file: "iptables-restore", package: "iptables" }];
 
 /// runc is built with C for its seccomp support.
 const BUILDING_C: [Need; 3] = [
@@ -36,6 +39,15 @@ const FUZZING: [Need; 1] = [Need { file: "c++", package: "g++" }];
 /// If something is missing and can't be installed: without root, or on a system without apt.
 pub fn ensure_for_running(progress: Progress<'_>) -> Result<()> {
     ensure(&RUNNING, progress)
+}
+
+/// Makes sure that all is there to run a cluster of that kind.
+pub(crate) fn ensure_for_options(options: Options, progress: Progress<'_>) -> Result<()> {
+    ensure(&RUNNING, progress)?;
+    match options.proxy {
+        Proxy::Nftables => Ok(()),
+        Proxy::Iptables => ensure(&IPTABLES, progress),
+    }
 }
 
 /// Makes sure that all is there to build libFuzzer.

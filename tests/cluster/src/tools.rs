@@ -8,7 +8,7 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::{Error, Kubernetes, Progress, Result, packages, run, workspace};
+use crate::{Error, Options, Progress, Result, packages, run, workspace};
 
 /// One Go module of `modules/` and the programs that are built from it.
 struct Module {
@@ -104,10 +104,10 @@ impl Tools {
     ///
     /// From nothing this takes about six minutes on two cores. A build that was interrupted is never used: programs
     /// are built elsewhere and moved into place when the module is complete.
-    pub fn ensure(kubernetes: Kubernetes, progress: Progress<'_>) -> Result<Self> {
+    pub fn ensure(options: Options, progress: Progress<'_>) -> Result<Self> {
         let mut directories = Vec::new();
         let [kube, others @ ..] = MODULES;
-        let kube = Module { directory: kubernetes.module(), ..kube };
+        let kube = Module { directory: options.kubernetes.module(), ..kube };
         for module in std::iter::once(kube).chain(others) {
             directories.push(module.ensure(progress)?);
         }

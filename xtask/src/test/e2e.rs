@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::ensure;
-use hitless_cluster::{Cluster, IpFamily, Place, UpOptions};
+use hitless_cluster::{Cluster, IpFamily, Options, Place, UpOptions};
 use hitless_e2e::Stack;
 use hitless_e2e::build::{Programs, workspace};
 use hitless_e2e::stack::{CLUSTER, TIMES};
@@ -80,9 +80,10 @@ pub(super) fn run(
     alone: &mut dyn FnMut() -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let (file, filter) = chosen(options, binaries);
-    let is_everything = options.filter.is_none() && options.ip_family == IpFamily::default();
+    let made = options.made.options();
+    let is_everything = options.filter.is_none() && made == Options::default();
     let all = || binaries.iter().filter(|binary| binary.is_end_to_end());
-    let kubernetes = options.kubernetes;
+    let kubernetes = made.kubernetes;
     let can_run = |binary: &Binary| kubernetes.has_mutating_policies() || binary.name == LATE;
     let wanted = |binary: &&Binary| file.is_none_or(|file| binary.name == file) && can_run(binary);
     ensure!(
@@ -91,11 +92,12 @@ pub(super) fn run(
     );
     let (dual_stack, others): (Vec<&Binary>, Vec<&Binary>) =
         all().filter(wanted).partition(|binary| is_everything && binary.name == DUAL_STACK);
-    on_cluster(options, options.ip_family, minutes, programs.clone(), (&others, filter), alone)?;
+    on_cluster(options, ("e2e", made), minutes, programs.clone(), (&others, filter), alone)?;
     if dual_stack.is_empty() {
         return Ok(());
     }
-    on_cluster(options, IpFamily::Dual, minutes, programs, (&dual_stack, filter), alone)
+    let dual = Options { ip_family: IpFamily::Dual, ..made };
+    on_cluster(options, ("e2e-dual", dual), minutes, programs, (&dual_stack, filter), alone)
 }
 
 /// Test binaries, and a part of the names of the tests that are to run.
@@ -103,16 +105,14 @@ type Tests<'t> = (&'t [&'t Binary], Option<&'t str>);
 
 fn on_cluster(
     options: &Test,
-    ip_family: IpFamily,
+    (name, made): (&str, Options),
     minutes: &Minutes,
     programs: Programs,
     tests: Tests<'_>,
     alone: &mut dyn FnMut() -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    let name = if ip_family == options.ip_family { "e2e".to_owned() } else { format!("e2e-{ip_family}") };
-    let name = name.as_str();
     let say = |line: &str| minutes.say(line);
-    let up = UpOptions { name: name.to_owned(), nodes: 2, kubernetes: options.kubernetes, ip_family };
+    let up = UpOptions { name: name.to_owned(), nodes: 2, options: made };
     let up = || Ok(Cluster::up(&up, &say)?);
     let cluster = Arc::new(minutes.work(&format!("bring up cluster {name}"), up)?);
     let outcome = install_and_test(options, minutes, &cluster, programs, tests, alone);
