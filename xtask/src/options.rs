@@ -6,7 +6,7 @@ use hitless_cluster::{IpFamily, Kubernetes, Options, Proxy};
 /// The options, each a value of one type.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct Made {
-    /// The version of Kubernetes: 1.36, 1.37, 1.35, or 1.35-beta, which has mutating admission policies.
+    /// The version of Kubernetes: 1.33 to 1.37. Those before 1.36 have no mutating admission policies, but 1.34-beta and 1.35-beta.
     #[arg(long, global = true, default_value_t)]
     kubernetes: Kubernetes,
     /// The addresses of nodes, pods and Services: ipv4, ipv6, or dual for both.

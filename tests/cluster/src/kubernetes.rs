@@ -17,11 +17,24 @@ pub enum Kubernetes {
     V1_35,
     /// 1.35 with mutating admission policies switched on, as `v1beta1`.
     V1_35Beta,
+    /// 1.34, whose API server has no mutating admission policies.
+    V1_34,
+    /// 1.34 with mutating admission policies switched on, as `v1beta1`.
+    V1_34Beta,
+    /// 1.33, whose API server has no mutating admission policies that hitless could use: `v1alpha1` only.
+    V1_33,
 }
 
 impl Kubernetes {
-    pub(crate) const ALL: [(Self, &str); 4] =
-        [(Self::V1_36, "1.36"), (Self::V1_37, "1.37"), (Self::V1_35, "1.35"), (Self::V1_35Beta, "1.35-beta")];
+    pub(crate) const ALL: [(Self, &str); 7] = [
+        (Self::V1_36, "1.36"),
+        (Self::V1_37, "1.37"),
+        (Self::V1_35, "1.35"),
+        (Self::V1_35Beta, "1.35-beta"),
+        (Self::V1_34, "1.34"),
+        (Self::V1_34Beta, "1.34-beta"),
+        (Self::V1_33, "1.33"),
+    ];
 
     /// The directory of its Go module.
     pub(crate) const fn module(self) -> &'static str {
@@ -29,14 +42,16 @@ impl Kubernetes {
             Self::V1_36 => "kube",
             Self::V1_37 => "kube-1.37",
             Self::V1_35 | Self::V1_35Beta => "kube-1.35",
+            Self::V1_34 | Self::V1_34Beta => "kube-1.34",
+            Self::V1_33 => "kube-1.33",
         }
     }
 
     /// Flags that the API server needs beside those of every version.
     pub(crate) const fn api_server_flags(self) -> &'static [&'static str] {
         match self {
-            Self::V1_36 | Self::V1_37 | Self::V1_35 => &[],
-            Self::V1_35Beta => &[
+            Self::V1_36 | Self::V1_37 | Self::V1_35 | Self::V1_34 | Self::V1_33 => &[],
+            Self::V1_35Beta | Self::V1_34Beta => &[
                 "--feature-gates=MutatingAdmissionPolicy=true",
                 "--runtime-config=admissionregistration.k8s.io/v1beta1=true",
             ],
@@ -47,8 +62,8 @@ impl Kubernetes {
     #[must_use]
     pub const fn has_mutating_policies(self) -> bool {
         match self {
-            Self::V1_36 | Self::V1_37 | Self::V1_35Beta => true,
-            Self::V1_35 => false,
+            Self::V1_36 | Self::V1_37 | Self::V1_35Beta | Self::V1_34Beta => true,
+            Self::V1_35 | Self::V1_34 | Self::V1_33 => false,
         }
     }
 }
