@@ -1,7 +1,7 @@
 //! What a cluster is made of, as options of every command that brings one up.
 
 use clap::Args;
-use hitless_cluster::{IpFamily, Kubernetes, Options, Proxy};
+use hitless_cluster::{IpFamily, Kubernetes, Options, Proxy, Runtime};
 
 /// The options, each a value of one type.
 #[derive(Args, Clone, Copy, Debug)]
@@ -15,22 +15,26 @@ pub(crate) struct Made {
     /// How kube-proxy brings what is sent to a Service to its pods: nftables or iptables.
     #[arg(long, global = true, default_value_t)]
     proxy: Proxy,
+    /// What runs containers: containerd-2, containerd-1.7, or crun under containerd 2.
+    #[arg(long, global = true, default_value_t)]
+    runtime: Runtime,
 }
 
 impl Made {
     /// What they mean for the cluster.
     pub(crate) fn options(self) -> Options {
-        let Self { kubernetes, ip_family, proxy } = self;
-        Options { kubernetes, ip_family, proxy }
+        let Self { kubernetes, ip_family, proxy, runtime } = self;
+        Options { kubernetes, ip_family, proxy, runtime }
     }
 
     /// The same as arguments of a command.
     pub(crate) fn arguments(self) -> Vec<String> {
-        let Self { kubernetes, ip_family, proxy } = self;
+        let Self { kubernetes, ip_family, proxy, runtime } = self;
         let all = [
             ("--kubernetes", kubernetes.to_string()),
             ("--ip-family", ip_family.to_string()),
             ("--proxy", proxy.to_string()),
+            ("--runtime", runtime.to_string()),
         ];
         all.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value]).collect()
     }

@@ -51,6 +51,7 @@ mod proxy;
 mod registry;
 mod requirements;
 mod run;
+mod runtime;
 mod state;
 mod tools;
 mod workspace;
@@ -67,6 +68,7 @@ pub use packages::{ensure_for_fuzzing, ensure_for_running as ensure_packages};
 pub use proxy::Proxy;
 pub use registry::{Fault, FaultGuard, Registry};
 pub use requirements::{Missing, missing_requirements};
+pub use runtime::Runtime;
 pub use state::{DeadPart, Summary};
 pub use tools::{Tools, helm};
 

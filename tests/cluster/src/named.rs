@@ -56,7 +56,9 @@ mod tests {
             "there is no mode of kube-proxy ipvs; there are nftables, iptables"
         );
         assert!("ipv5".parse::<IpFamily>().unwrap_err().contains("ipv4, ipv6, dual"));
-        assert!("1.12".parse::<Kubernetes>().unwrap_err().contains("1.36, 1.37, 1.35, 1.35-beta, 1.34, 1.34-beta, 1.33"));
+        assert!(
+            "1.12".parse::<Kubernetes>().unwrap_err().contains("1.36, 1.37, 1.35, 1.35-beta, 1.34, 1.34-beta, 1.33")
+        );
         assert!(serde_json::from_str::<Proxy>("\"ipvs\"").unwrap_err().to_string().contains("nftables"));
     }
 }

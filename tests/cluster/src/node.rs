@@ -13,7 +13,7 @@ use crate::address::Family;
 use crate::control_plane::{api_server, enter};
 use crate::part::Parts;
 use crate::pki::Pki;
-use crate::{Error, Options, Place, Proxy, Result, Tools, http, network, run};
+use crate::{Error, Options, Place, Proxy, Result, Tools, http, network, run, runtime};
 
 /// Directories of the machine that are the node's own inside it, and what they are called in the node's files.
 ///
@@ -163,39 +163,15 @@ impl Node<'_> {
     }
 
     fn containerd_config(&self) -> Result<String> {
-        let file = |name| format!("{:?}", self.file(name).display().to_string());
-        let cni_bin = self.tools.directory_of("bridge")?;
-        Ok(format!(
-            r#"version = 3
-root = {root}
-state = "/run/containerd"
-disabled_plugins = ["io.containerd.nri.v1.nri"]
-[grpc]
-address = "/run/containerd/containerd.sock"
-[plugins.'io.containerd.internal.v1.opt']
-path = {opt}
-[plugins.'io.containerd.cri.v1.images'.pinned_images]
-sandbox = "{registry}/pause:1"
-[plugins.'io.containerd.cri.v1.images'.registry]
-config_path = {certs}
-[plugins.'io.containerd.cri.v1.runtime']
-# Without CAP_SYS_RESOURCE runc could not set the scores that Kubernetes asks for, and no container would start.
-restrict_oom_score_adj = true
-[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
-runtime_type = "io.containerd.runc.v2"
-[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
-SystemdCgroup = false
-[plugins.'io.containerd.cri.v1.runtime'.cni]
-bin_dirs = [{cni_bin:?}]
-conf_dir = {cni}
-"#,
-            root = file("containerd"),
-            opt = file("opt"),
-            registry = self.options.ip_family.first().registry(),
-            certs = file("certs.d"),
-            cni_bin = cni_bin.display().to_string(),
-            cni = file("cni"),
-        ))
+        let settings = runtime::Settings {
+            root: &self.file("containerd"),
+            opt: &self.file("opt"),
+            registries: &self.file("certs.d"),
+            pause: format!("{}/pause:1", self.options.ip_family.first().registry()),
+            cni_programs: &self.tools.directory_of("bridge")?,
+            cni: &self.file("cni"),
+        };
+        Ok(settings.config(self.options.runtime))
     }
 
     fn kubelet_config(&self) -> String {

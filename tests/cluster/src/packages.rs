@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::{Error, Options, Progress, Proxy, Result, requirements, run};
+use crate::{Error, Options, Progress, Proxy, Result, Runtime, requirements, run};
 
 /// What is needed, how it is recognised, and the Debian package that has it.
 struct Need {
@@ -22,6 +22,9 @@ const RUNNING: [Need; 4] = [
 
 /// kube-proxy's mode of this name runs them.
 const IPTABLES: [Need; 1] = [Need { file: "iptables-restore", package: "iptables" }];
+
+/// The runtime of this name.
+const CRUN: [Need; 1] = [Need { file: "crun", package: "crun" }];
 
 /// runc is built with C for its seccomp support.
 const BUILDING_C: [Need; 3] = [
@@ -45,8 +48,12 @@ pub fn ensure_for_running(progress: Progress<'_>) -> Result<()> {
 pub(crate) fn ensure_for_options(options: Options, progress: Progress<'_>) -> Result<()> {
     ensure(&RUNNING, progress)?;
     match options.proxy {
-        Proxy::Nftables => Ok(()),
-        Proxy::Iptables => ensure(&IPTABLES, progress),
+        Proxy::Nftables => {}
+        Proxy::Iptables => ensure(&IPTABLES, progress)?,
+    }
+    match options.runtime {
+        Runtime::Containerd2 | Runtime::Containerd1_7 => Ok(()),
+        Runtime::Crun => ensure(&CRUN, progress),
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::{Error, Options, Progress, Result, packages, run, workspace};
+use crate::{Error, Options, Progress, Result, Runtime, packages, run, workspace};
 
 /// One Go module of `modules/` and the programs that are built from it.
 struct Module {
@@ -78,6 +78,18 @@ const MODULES: [Module; 7] = [
     Module { directory: "pause", pinned: None, programs: &[("pause", ".")], cgo: false },
 ];
 
+/// containerd 1.7, instead of the newer one.
+const CONTAINERD_1_7: Module = Module {
+    directory: "containerd-1.7",
+    pinned: Some("github.com/containerd/containerd"),
+    programs: &[
+        ("containerd", "github.com/containerd/containerd/cmd/containerd"),
+        ("containerd-shim-runc-v2", "github.com/containerd/containerd/cmd/containerd-shim-runc-v2"),
+        ("ctr", "github.com/containerd/containerd/cmd/ctr"),
+    ],
+    cgo: false,
+};
+
 /// Both versions of Helm that are in use, for the tests of the chart. No cluster needs them. In one module, so that what they share is
 /// compiled once.
 const HELM: Module = Module {
@@ -106,9 +118,7 @@ impl Tools {
     /// are built elsewhere and moved into place when the module is complete.
     pub fn ensure(options: Options, progress: Progress<'_>) -> Result<Self> {
         let mut directories = Vec::new();
-        let [kube, others @ ..] = MODULES;
-        let kube = Module { directory: options.kubernetes.module(), ..kube };
-        for module in std::iter::once(kube).chain(others) {
+        for module in modules(options) {
             directories.push(module.ensure(progress)?);
         }
         Ok(Self { directories })
@@ -134,6 +144,16 @@ impl Tools {
         let path = self.path(program)?;
         Ok(path.parent().map(Path::to_path_buf).unwrap_or_default())
     }
+}
+
+/// What a cluster of that kind is built from.
+fn modules(options: Options) -> Vec<Module> {
+    let chosen = |module: Module| match module.directory {
+        "kube" => Module { directory: options.kubernetes.module(), ..module },
+        "containerd" if options.runtime == Runtime::Containerd1_7 => CONTAINERD_1_7,
+        _ => module,
+    };
+    MODULES.into_iter().map(chosen).collect()
 }
 
 impl Module {
@@ -263,9 +283,10 @@ mod tests {
 
     #[test]
     fn every_module_is_pinned_and_has_a_key_of_its_own() {
-        let mut keys: Vec<String> = MODULES.iter().chain([&HELM]).map(|module| module.key().unwrap()).collect();
+        let mut keys: Vec<String> =
+            MODULES.iter().chain([&CONTAINERD_1_7, &HELM]).map(|module| module.key().unwrap()).collect();
         assert!(keys.iter().any(|key| key.starts_with("kube-v1.")), "{keys:?}");
         keys.dedup();
-        assert_eq!(keys.len(), MODULES.len() + 1);
+        assert_eq!(keys.len(), MODULES.len() + 2);
     }
 }
