@@ -1,7 +1,7 @@
 //! What a cluster is made of, as options of every command that brings one up.
 
 use clap::Args;
-use hitless_cluster::{IpFamily, Kubernetes, Options, Proxy, Runtime};
+use hitless_cluster::{IpFamily, Kubernetes, Options, PodNetwork, Proxy, Runtime};
 
 /// The options, each a value of one type.
 #[derive(Args, Clone, Copy, Debug)]
@@ -15,6 +15,9 @@ pub(crate) struct Made {
     /// How kube-proxy brings what is sent to a Service to its pods: nftables or iptables.
     #[arg(long, global = true, default_value_t)]
     proxy: Proxy,
+    /// How pods of different nodes reach each other: bridge (routes), or flannel (VXLAN).
+    #[arg(long, global = true, default_value_t)]
+    network: PodNetwork,
     /// What runs containers: containerd-2, containerd-1.7, or crun under containerd 2.
     #[arg(long, global = true, default_value_t)]
     runtime: Runtime,
@@ -23,17 +26,18 @@ pub(crate) struct Made {
 impl Made {
     /// What they mean for the cluster.
     pub(crate) fn options(self) -> Options {
-        let Self { kubernetes, ip_family, proxy, runtime } = self;
-        Options { kubernetes, ip_family, proxy, runtime }
+        let Self { kubernetes, ip_family, proxy, network, runtime } = self;
+        Options { kubernetes, ip_family, proxy, network, runtime }
     }
 
     /// The same as arguments of a command.
     pub(crate) fn arguments(self) -> Vec<String> {
-        let Self { kubernetes, ip_family, proxy, runtime } = self;
+        let Self { kubernetes, ip_family, proxy, network, runtime } = self;
         let all = [
             ("--kubernetes", kubernetes.to_string()),
             ("--ip-family", ip_family.to_string()),
             ("--proxy", proxy.to_string()),
+            ("--network", network.to_string()),
             ("--runtime", runtime.to_string()),
         ];
         all.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value]).collect()

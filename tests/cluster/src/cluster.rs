@@ -7,6 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use serde_json::json;
 
 use crate::cgroup::Hierarchies;
 use crate::control_plane::{ADMIN, AUDIT_LOG, ControlPlane, enter};
@@ -16,8 +17,8 @@ use crate::part::Parts;
 use crate::pki::Pki;
 use crate::state::{self, State, Summary};
 use crate::{
-    Error, IpFamily, Options, Place, Progress, Registry, Result, Tools, Write, address, audit, down,
-    missing_requirements, network, packages, run, workspace,
+    Error, IpFamily, Options, Place, PodNetwork, Progress, Registry, Result, Tools, Write, address, audit, down,
+    flannel, missing_requirements, network, packages, run, workspace,
 };
 
 /// The environment variables that would send the cluster's traffic through a proxy.
@@ -328,7 +329,7 @@ impl Cluster {
     fn start(&self, progress: Progress<'_>) -> Result<()> {
         self.parts.prepare()?;
         Hierarchies::find()?.make(&self.name, self.nodes)?;
-        network::make(&self.name, self.nodes, self.ip_family())?;
+        network::make(&self.name, self.nodes, self.options)?;
         let pki = Pki::make(&self.directory.join("pki"))?;
         let (cluster, options, directory) = (self.name.as_str(), self.options, self.directory.as_path());
         let (tools, parts) = (&self.tools, &self.parts);
@@ -349,8 +350,32 @@ impl Cluster {
         for node in &nodes {
             node.join()?;
         }
+        match options.network {
+            PodNetwork::Bridge => {}
+            PodNetwork::Flannel => self.start_flannel(&nodes, progress)?,
+        }
         self.wait_until_usable()?;
         nodes.iter().try_for_each(Node::wait_for_proxy)
+    }
+
+    fn start_flannel(&self, nodes: &[Node<'_>], progress: Progress<'_>) -> Result<()> {
+        progress("starting flannel");
+        self.kubectl_with_input(&["create", "-f", "-"], &flannel::rights())?;
+        for node in nodes {
+            let subnets: Vec<String> = self.ip_family().each().iter().map(|family| family.pods(node.index)).collect();
+            let patch = json!({"spec": {"podCIDR": subnets.first(), "podCIDRs": subnets}}).to_string();
+            // A kubelet makes its Node in its own time.
+            run::until(&format!("the Node of {}", node.name()), Duration::from_mins(1), || {
+                self.check()?;
+                Ok(self.kubectl(&["patch", "node", &node.name(), "-p", &patch]).map_err(|error| error.to_string()))
+            })?;
+            node.start_flannel()?;
+        }
+        for node in nodes {
+            let mut others = nodes.iter().filter(|other| other.index != node.index);
+            others.try_for_each(|other| node.wait_for_tunnel(other.index))?;
+        }
+        Ok(())
     }
 
     /// Waits until pods can be made and scheduled.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::address::{API_SERVER_PORT, Family};
 use crate::part::Parts;
 use crate::pki::Pki;
-use crate::{Error, IpFamily, Options, Place, Result, Tools, http, network, run};
+use crate::{Error, IpFamily, Options, Place, PodNetwork, Result, Tools, flannel, http, network, run};
 
 /// The audit log in a cluster's directory.
 pub(crate) const AUDIT_LOG: &str = "log/audit.jsonl";
@@ -51,7 +51,11 @@ impl ControlPlane<'_> {
             ("scheduler", "system:kube-scheduler", None),
             ("proxy", "system:kube-proxy", None),
         ];
-        for (name, user, group) in users {
+        let of_network = match self.options.network {
+            PodNetwork::Bridge => None,
+            PodNetwork::Flannel => Some((flannel::USER, flannel::USER, None)),
+        };
+        for (name, user, group) in users.into_iter().chain(of_network) {
             pki.issue(name, user, group, &[])?;
             pki.kubeconfig(name, api_server(self.options.ip_family), &self.directory.join(format!("{name}.conf")))?;
         }

@@ -13,7 +13,7 @@ use crate::address::Family;
 use crate::control_plane::{api_server, enter};
 use crate::part::Parts;
 use crate::pki::Pki;
-use crate::{Error, Options, Place, Proxy, Result, Tools, http, network, run, runtime};
+use crate::{Error, Options, Place, PodNetwork, Result, Tools, flannel, http, network, run, runtime};
 
 /// Directories of the machine that are the node's own inside it, and what they are called in the node's files.
 ///
@@ -78,7 +78,7 @@ impl Node<'_> {
     pub(crate) fn join(&self) -> Result<()> {
         self.wait_for_containerd()?;
         let config = self.file("kubelet.json");
-        fs::write(&config, self.kubelet_config()).map_err(Error::file("write", &config))?;
+        self.write("kubelet.json", &self.kubelet_config())?;
         let mut kubelet = self.command("kubelet")?;
         kubelet.arg(format!("--config={}", config.display()));
         kubelet.arg(format!("--kubeconfig={}", self.directory.join(format!("{}.conf", self.name())).display()));
@@ -128,6 +128,26 @@ impl Node<'_> {
     }
 
     fn write_containerd_config(&self) -> Result<()> {
+        // `_default`: an image of whatever registry is looked for in the cluster's, which is the only one in reach.
+        let hosts = format!(
+            "server = \"http://{0}\"\n[host.\"http://{0}\"]\ncapabilities = [\"pull\", \"resolve\"]\n",
+            self.options.ip_family.first().registry()
+        );
+        self.write("certs.d/_default/hosts.toml", &hosts)?;
+        self.write("containerd.toml", &self.containerd_config()?)?;
+        match self.options.network {
+            PodNetwork::Bridge => self.write_cni_config(None),
+            // Only flannel knows what it leaves to pods, and before there is a network the node must not have pods.
+            PodNetwork::Flannel => {
+                let cni = self.file("cni");
+                fs::create_dir_all(&cni).map_err(Error::file("create", cni))
+            }
+        }
+    }
+
+    /// Tells containerd how pods are connected; the node becomes ready by that. `mtu` is the largest packet of pods, in bytes; none:
+    /// what the link has.
+    fn write_cni_config(&self, mtu: Option<u32>) -> Result<()> {
         let each = || self.options.ip_family.each().iter();
         let ranges: Vec<Value> = each().map(|family| json!([{"subnet": family.pods(self.index)}])).collect();
         let routes: Vec<Value> = each().map(|family| json!({"dst": family.everywhere()})).collect();
@@ -137,29 +157,49 @@ impl Node<'_> {
             "plugins": [
                 {
                     "type": "bridge", "bridge": "cni0", "isGateway": true, "ipMasq": false, "hairpinMode": true,
+                    "mtu": mtu.unwrap_or_default(),
                     "ipam": {"type": "host-local", "ranges": ranges, "routes": routes},
                 },
                 {"type": "portmap", "capabilities": {"portMappings": true}, "backend": self.options.proxy},
             ],
         });
-        // `_default`: an image of whatever registry is looked for in the cluster's, which is the only one in reach.
-        let hosts = format!(
-            "server = \"http://{0}\"\n[host.\"http://{0}\"]\ncapabilities = [\"pull\", \"resolve\"]\n",
-            self.options.ip_family.first().registry()
-        );
-        let files = [
-            ("cni/10-pods.conflist", conflist.to_string()),
-            ("certs.d/_default/hosts.toml", hosts),
-            ("containerd.toml", self.containerd_config()?),
-        ];
-        for (name, text) in files {
-            let path = self.file(name);
-            if let Some(parent) = path.parent() {
-                fs::create_dir_all(parent).map_err(Error::file("create", parent))?;
-            }
-            fs::write(&path, text).map_err(Error::file("write", path))?;
+        self.write("cni/10-pods.conflist", &conflist.to_string())
+    }
+
+    /// Starts flannel, whose tunnel pods need, and lets pods onto the node. The Node must be there, with its subnets.
+    pub(crate) fn start_flannel(&self) -> Result<()> {
+        let configuration = "flannel.json";
+        self.write(configuration, &flannel::configuration(self.options))?;
+        let mut command = self.command("flannel")?;
+        command.arg("--kubeconfig-file").arg(self.directory.join(format!("{}.conf", flannel::USER)));
+        command.arg("--net-config-path").arg(self.file(configuration));
+        command.arg("--subnet-file").arg(Path::new("/run").join(flannel::SUBNET_FILE)).env("NODE_NAME", self.name());
+        self.parts.start(&self.part("flannel"), &command)?;
+        let alive = || self.parts.alive(&self.part("flannel")).map(drop);
+        let mtu = flannel::wait_for_mtu(&self.name(), &self.file("run").join(flannel::SUBNET_FILE), alive)?;
+        self.write_cni_config(Some(mtu))
+    }
+
+    /// Waits until the pods of another node are reached through the tunnel. Before, the default route leads there, too.
+    pub(crate) fn wait_for_tunnel(&self, other: u8) -> Result<()> {
+        let what = format!("the tunnel from {} to n{other}", self.name());
+        for family in self.options.ip_family.each() {
+            let address = flannel::first_address(&family.pods(other))?;
+            run::until(&what, Duration::from_mins(1), || {
+                self.parts.alive(&self.part("flannel"))?;
+                let route = network::route(self.cluster, Place::Node(self.index), address)?;
+                Ok(if route.contains(&format!(" dev {} ", flannel::LINK)) { Ok(()) } else { Err(route) })
+            })?;
         }
         Ok(())
+    }
+
+    fn write(&self, name: &str, text: &str) -> Result<()> {
+        let path = self.file(name);
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent).map_err(Error::file("create", parent))?;
+        }
+        fs::write(&path, text).map_err(Error::file("write", path))
     }
 
     fn containerd_config(&self) -> Result<String> {

@@ -20,7 +20,7 @@ const RUNNING: [Need; 4] = [
     Need { file: "sysctl", package: "procps" },
 ];
 
-/// kube-proxy's mode of this name runs them.
+/// kube-proxy's mode of this name runs them, and flannel beside it.
 const IPTABLES: [Need; 1] = [Need { file: "iptables-restore", package: "iptables" }];
 
 /// The runtime of this name.

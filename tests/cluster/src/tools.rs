@@ -8,7 +8,7 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::{Error, Options, Progress, Result, Runtime, packages, run, workspace};
+use crate::{Error, Options, PodNetwork, Progress, Result, Runtime, packages, run, workspace};
 
 /// One Go module of `modules/` and the programs that are built from it.
 struct Module {
@@ -90,6 +90,14 @@ const CONTAINERD_1_7: Module = Module {
     cgo: false,
 };
 
+/// flannel, for clusters that have it.
+const FLANNEL: Module = Module {
+    directory: "flannel",
+    pinned: Some("github.com/flannel-io/flannel"),
+    programs: &[("flannel", ".")],
+    cgo: false,
+};
+
 /// Both versions of Helm that are in use, for the tests of the chart. No cluster needs them. In one module, so that what they share is
 /// compiled once.
 const HELM: Module = Module {
@@ -153,7 +161,11 @@ fn modules(options: Options) -> Vec<Module> {
         "containerd" if options.runtime == Runtime::Containerd1_7 => CONTAINERD_1_7,
         _ => module,
     };
-    MODULES.into_iter().map(chosen).collect()
+    let of_network = match options.network {
+        PodNetwork::Bridge => None,
+        PodNetwork::Flannel => Some(FLANNEL),
+    };
+    MODULES.into_iter().map(chosen).chain(of_network).collect()
 }
 
 impl Module {
@@ -284,9 +296,9 @@ mod tests {
     #[test]
     fn every_module_is_pinned_and_has_a_key_of_its_own() {
         let mut keys: Vec<String> =
-            MODULES.iter().chain([&CONTAINERD_1_7, &HELM]).map(|module| module.key().unwrap()).collect();
+            MODULES.iter().chain([&CONTAINERD_1_7, &FLANNEL, &HELM]).map(|module| module.key().unwrap()).collect();
         assert!(keys.iter().any(|key| key.starts_with("kube-v1.")), "{keys:?}");
         keys.dedup();
-        assert_eq!(keys.len(), MODULES.len() + 2);
+        assert_eq!(keys.len(), MODULES.len() + 3);
     }
 }
