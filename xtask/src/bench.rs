@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use anyhow::ensure;
 use clap::{Args, Subcommand};
-use hitless_cluster::{Cluster, UpOptions, missing_requirements};
+use hitless_cluster::{Cluster, missing_requirements};
 use hitless_e2e::Stack;
 use hitless_e2e::build::Programs;
 
@@ -95,8 +95,7 @@ fn on_cluster(bench: &Bench, measure: impl FnOnce(&Stack) -> anyhow::Result<()>)
     let missing = missing_requirements();
     ensure!(missing.is_empty(), "a benchmark needs a real cluster, and this machine lacks: {missing:?}");
     let programs = Programs::build()?;
-    let options = UpOptions { name: bench.cluster.clone(), nodes: 2, options: bench.made.options() };
-    let cluster = Arc::new(Cluster::up(&options, &|line| eprintln!("{line}"))?);
+    let cluster = Arc::new(Cluster::up(&bench.made.named(&bench.cluster), &|line| eprintln!("{line}"))?);
     let outcome = Stack::install_on(cluster, programs).and_then(|stack| measure(&stack));
     if !bench.keep {
         Cluster::down(&bench.cluster)?;

@@ -32,9 +32,6 @@ enum Verb {
     Up {
         #[command(flatten)]
         name: Name,
-        /// How many nodes; they are called n1, n2, ….
-        #[arg(long, default_value_t = 2)]
-        nodes: u8,
         #[command(flatten)]
         made: Made,
     },
@@ -102,9 +99,7 @@ pub(crate) fn run(arguments: Cluster) -> Result<ExitCode> {
             let [helm_3, helm_4] = hitless_cluster::helm(&progress)?;
             println!("built: {} and {}", helm_3.display(), helm_4.display());
         }
-        Verb::Up { name: Name { name }, nodes, made } => {
-            up(&UpOptions { name, nodes, options: made.options() })?;
-        }
+        Verb::Up { name: Name { name }, made } => up(&made.named(&name))?,
         Verb::Down(Name { name }) => {
             Up::down(&name)?;
             println!("cluster {name} is removed");
