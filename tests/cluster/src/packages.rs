@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::{Error, Progress, Result, requirements, run};
+use crate::{Error, Options, Progress, Proxy, Result, Runtime, requirements, run};
 
 /// What is needed, how it is recognised, and the Debian package that has it.
 struct Need {
@@ -19,6 +19,12 @@ const RUNNING: [Need; 4] = [
     Need { file: "nsenter", package: "util-linux" },
     Need { file: "sysctl", package: "procps" },
 ];
+
+/// kube-proxy's mode of this name runs them, and flannel beside it.
+const IPTABLES: [Need; 1] = [Need { file: "iptables-restore", package: "iptables" }];
+
+/// The runtime of this name.
+const CRUN: [Need; 1] = [Need { file: "crun", package: "crun" }];
 
 /// runc is built with C for its seccomp support.
 const BUILDING_C: [Need; 3] = [
@@ -36,6 +42,19 @@ const FUZZING: [Need; 1] = [Need { file: "c++", package: "g++" }];
 /// If something is missing and can't be installed: without root, or on a system without apt.
 pub fn ensure_for_running(progress: Progress<'_>) -> Result<()> {
     ensure(&RUNNING, progress)
+}
+
+/// Makes sure that all is there to run a cluster of that kind.
+pub(crate) fn ensure_for_options(options: Options, progress: Progress<'_>) -> Result<()> {
+    ensure(&RUNNING, progress)?;
+    match options.proxy {
+        Proxy::Nftables => {}
+        Proxy::Iptables => ensure(&IPTABLES, progress)?,
+    }
+    match options.runtime {
+        Runtime::Containerd2 | Runtime::Containerd1_7 => Ok(()),
+        Runtime::Crun => ensure(&CRUN, progress),
+    }
 }
 
 /// Makes sure that all is there to build libFuzzer.

@@ -6,14 +6,16 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::ensure;
-use hitless_cluster::{Cluster, IpFamily, Place, UpOptions};
+use hitless_cluster::{Cluster, IpFamily, Options, Place, UpOptions};
 use hitless_e2e::Stack;
 use hitless_e2e::build::{Programs, workspace};
 use hitless_e2e::stack::{CLUSTER, TIMES};
 
-use super::binaries::{Binary, Job, run_all};
+use crate::options::Profile;
+
+use super::binaries::{Binary, Job, commit, run_all};
 use super::minutes::Minutes;
-use super::{Test, again};
+use super::{Part, Test, again};
 
 /// Tests that look at nothing but namespaces and nodes' answers of their own, so any others may run beside them; the longest
 /// first. `gate` has a budget of the whole cluster, but for pods with a label that only its own have.
@@ -59,6 +61,9 @@ impl AtATime {
     const ALONE: Self = Self { binaries: 1, tests: 3 };
 }
 
+/// The cluster that most tests run on.
+const DEFAULT: &str = "e2e";
+
 /// It leaves other policies for a moment, and an installation that is minutes younger: after all others. Where the API server has no
 /// mutating admission policies it runs alone: all others need a workload to be held.
 const LATE: &str = "refusing";
@@ -67,6 +72,10 @@ const LAST: &str = "uninstall";
 /// The chart in place of the installation, which is made anew several times: behind what needs policies that were not (manifests/README.md,
 /// "Installed again").
 pub(super) const HELM: &str = "helm";
+
+/// Where everything is run, these files run once more on a cluster of another profile, another one for each commit. They take three to
+/// four minutes.
+const ON_A_PROFILE: [&str; 2] = ["hold", "rollout"];
 
 /// Where everything is run, this file has a cluster of its own, whose pods have addresses of both families.
 const DUAL_STACK: &str = "families";
@@ -80,9 +89,9 @@ pub(super) fn run(
     alone: &mut dyn FnMut() -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let (file, filter) = chosen(options, binaries);
-    let is_everything = options.filter.is_none() && options.ip_family == IpFamily::default();
+    let made = options.made.options();
     let all = || binaries.iter().filter(|binary| binary.is_end_to_end());
-    let kubernetes = options.kubernetes;
+    let kubernetes = made.kubernetes;
     let can_run = |binary: &Binary| kubernetes.has_mutating_policies() || binary.name == LATE;
     let wanted = |binary: &&Binary| file.is_none_or(|file| binary.name == file) && can_run(binary);
     ensure!(
@@ -90,12 +99,31 @@ pub(super) fn run(
         "Kubernetes {kubernetes} as it is has no mutating admission policies: there {LATE} runs alone"
     );
     let (dual_stack, others): (Vec<&Binary>, Vec<&Binary>) =
-        all().filter(wanted).partition(|binary| is_everything && binary.name == DUAL_STACK);
-    on_cluster(options, options.ip_family, minutes, programs.clone(), (&others, filter), alone)?;
-    if dual_stack.is_empty() {
-        return Ok(());
+        all().filter(wanted).partition(|binary| is_everything(options) && binary.name == DUAL_STACK);
+    on_cluster(options, (DEFAULT, made), minutes, programs.clone(), (&others, filter), alone)?;
+    if !dual_stack.is_empty() {
+        let dual = Options { ip_family: IpFamily::Dual, ..made };
+        on_cluster(options, ("e2e-dual", dual), minutes, programs.clone(), (&dual_stack, filter), alone)?;
     }
-    on_cluster(options, IpFamily::Dual, minutes, programs, (&dual_stack, filter), alone)
+    if let Some(profile) = profile(options)? {
+        minutes.say(&format!("This commit's profile is {}: {}", profile.name, profile.options));
+        let few: Vec<&Binary> = all().filter(|binary| ON_A_PROFILE.contains(&binary.name.as_str())).collect();
+        on_cluster(options, ("e2e-profile", profile.options), minutes, programs, (&few, None), alone)?;
+    }
+    Ok(())
+}
+
+fn is_everything(options: &Test) -> bool {
+    options.filter.is_none() && options.made.options() == Options::default()
+}
+
+/// The profile on which a few files run once more, where all end-to-end tests run.
+pub(super) fn profile(options: &Test) -> anyhow::Result<Option<Profile>> {
+    let is_wanted = is_everything(options) && options.part.is_none_or(|part| part == Part::E2e);
+    match commit().filter(|_commit| is_wanted) {
+        Some(commit) => Profile::of_commit(commit),
+        None => Ok(None),
+    }
 }
 
 /// Test binaries, and a part of the names of the tests that are to run.
@@ -103,16 +131,14 @@ type Tests<'t> = (&'t [&'t Binary], Option<&'t str>);
 
 fn on_cluster(
     options: &Test,
-    ip_family: IpFamily,
+    (name, made): (&str, Options),
     minutes: &Minutes,
     programs: Programs,
     tests: Tests<'_>,
     alone: &mut dyn FnMut() -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    let name = if ip_family == options.ip_family { "e2e".to_owned() } else { format!("e2e-{ip_family}") };
-    let name = name.as_str();
     let say = |line: &str| minutes.say(line);
-    let up = UpOptions { name: name.to_owned(), nodes: 2, kubernetes: options.kubernetes, ip_family };
+    let up = UpOptions { name: name.to_owned(), nodes: options.made.nodes(), options: made };
     let up = || Ok(Cluster::up(&up, &say)?);
     let cluster = Arc::new(minutes.work(&format!("bring up cluster {name}"), up)?);
     let outcome = install_and_test(options, minutes, &cluster, programs, tests, alone);
@@ -208,7 +234,11 @@ fn job(
     let mut command = binary.command(|program| Ok(stack.cluster.command(Place::ControlPlane, program)?))?;
     command.args(["--test-threads", &at_a_time.tests.to_string()]).args(filter);
     command.env(CLUSTER, stack.cluster.name()).env(TIMES, times);
-    Ok((binary.title(), command))
+    let title = match stack.cluster.name() {
+        DEFAULT => binary.title(),
+        other => format!("{} on {other}", binary.title()),
+    };
+    Ok((title, command))
 }
 
 #[cfg(test)]
@@ -217,7 +247,7 @@ mod tests {
 
     #[test]
     fn what_shares_the_cluster_is_there_and_uninstall_comes_last() {
-        for name in SHARING.into_iter().chain(CALM).chain([LATE, LAST, HELM, DUAL_STACK]) {
+        for name in SHARING.into_iter().chain(CALM).chain([LATE, LAST, HELM, DUAL_STACK]).chain(ON_A_PROFILE) {
             let folder = workspace().join("tests/e2e/tests");
             let (file, of_folder) = (folder.join(format!("{name}.rs")), folder.join(name).join("main.rs"));
             assert!(file.is_file() || of_folder.is_file(), "{}", file.display());
