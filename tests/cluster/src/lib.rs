@@ -59,7 +59,7 @@ pub use ip_family::IpFamily;
 pub use kubernetes::Kubernetes;
 pub use moment::parse_since;
 pub use network::Place;
-pub use packages::{ensure_for_fuzzing, ensure_for_running as ensure_packages};
+pub use packages::{ensure_for_fuzzing, ensure_for_running as ensure_packages, program_of};
 pub use registry::{Fault, FaultGuard, Registry};
 pub use requirements::{Missing, missing_requirements};
 pub use state::{DeadPart, Summary};
