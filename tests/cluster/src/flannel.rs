@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn flannels_rules_are_of_kube_proxys_kind_and_its_network_has_the_clusters_families() {
         let of = |proxy, ip_family| {
-            let text = configuration(Options { proxy, ip_family, ..Options::default() });
+            let text = configuration(Options { ip_family, proxy, ..Options::default() });
             serde_json::from_str::<serde_json::Value>(&text).unwrap()
         };
         let plain = of(Proxy::Iptables, IpFamily::Ipv4);

@@ -66,7 +66,7 @@ pub use kubernetes::Kubernetes;
 pub use moment::parse_since;
 pub use network::Place;
 pub use options::Options;
-pub use packages::{ensure_for_fuzzing, ensure_for_running as ensure_packages};
+pub use packages::{ensure_for_fuzzing, ensure_for_running as ensure_packages, program_of};
 pub use pod_network::PodNetwork;
 pub use proxy::Proxy;
 pub use registry::{Fault, FaultGuard, Registry};
