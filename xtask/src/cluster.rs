@@ -121,6 +121,7 @@ fn up(options: &UpOptions) -> Result<()> {
     let cluster = Up::up(options, &progress)?;
     let (name, seconds) = (cluster.name(), begin.elapsed().as_secs_f64());
     println!("cluster {name} is up with {} after {seconds:.1} s", cluster.node_names().join(", "));
+    println!("  {}", cluster.options());
     println!("  cargo xtask cluster exec --name {name} -- kubectl get nodes");
     Ok(())
 }

@@ -26,7 +26,7 @@ pub(crate) struct Made {
     /// How pods of different nodes reach each other: bridge (routes), or flannel (VXLAN) [default: bridge].
     #[arg(long, global = true)]
     network: Option<PodNetwork>,
-    /// What runs containers: containerd-2, containerd-1.7, or crun under containerd 2 [default: containerd-2].
+    /// What runs containers: containerd-2, containerd-1.7, or crun, under containerd 1.7 [default: containerd-2].
     #[arg(long, global = true)]
     runtime: Option<Runtime>,
     /// How many nodes; they are called n1, n2, ….

@@ -15,7 +15,8 @@ pub enum Runtime {
     Containerd2,
     /// containerd 1.7 with runc.
     Containerd1_7,
-    /// containerd 2 with crun, from Debian's package.
+    /// containerd 1.7 with crun, from Debian's package. Debian 12 has crun 1.8, which refuses the specifications that containerd 2 writes
+    /// ("unknown version specified").
     Crun,
 }
 
@@ -26,10 +27,10 @@ impl Runtime {
     /// The sections of `config.toml` for the CRI, whose names differ between the versions.
     const fn sections(self) -> Sections {
         match self {
-            Self::Containerd2 | Self::Crun => {
+            Self::Containerd2 => {
                 Sections { version: 3, runtime: "io.containerd.cri.v1.runtime", images: "io.containerd.cri.v1.images" }
             }
-            Self::Containerd1_7 => {
+            Self::Containerd1_7 | Self::Crun => {
                 Sections { version: 2, runtime: "io.containerd.grpc.v1.cri", images: "io.containerd.grpc.v1.cri" }
             }
         }
@@ -69,8 +70,8 @@ impl Settings<'_> {
         // The older one has a single directory for programs, and the name of the image beside all other settings.
         let pinned = format!("[plugins.'{images}'.pinned_images]\nsandbox = {pause:?}\n");
         let (pinned, sandbox_image, programs) = match runtime {
-            Runtime::Containerd2 | Runtime::Crun => (pinned, String::new(), format!("bin_dirs = [{cni_programs}]")),
-            Runtime::Containerd1_7 => {
+            Runtime::Containerd2 => (pinned, String::new(), format!("bin_dirs = [{cni_programs}]")),
+            Runtime::Containerd1_7 | Runtime::Crun => {
                 (String::new(), format!("sandbox_image = {pause:?}\n"), format!("bin_dir = {cni_programs}"))
             }
         };

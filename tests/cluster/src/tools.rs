@@ -158,7 +158,10 @@ impl Tools {
 fn modules(options: Options) -> Vec<Module> {
     let chosen = |module: Module| match module.directory {
         "kube" => Module { directory: options.kubernetes.module(), ..module },
-        "containerd" if options.runtime == Runtime::Containerd1_7 => CONTAINERD_1_7,
+        "containerd" => match options.runtime {
+            Runtime::Containerd2 => module,
+            Runtime::Containerd1_7 | Runtime::Crun => CONTAINERD_1_7,
+        },
         _ => module,
     };
     let of_network = match options.network {
