@@ -27,10 +27,10 @@ impl Runtime {
     /// The sections of `config.toml` for the CRI, whose names differ between the versions.
     const fn sections(self) -> Sections {
         match self {
-            Self::Containerd2 | Self::Crun => {
+            Self::Containerd2 => {
                 Sections { version: 3, runtime: "io.containerd.cri.v1.runtime", images: "io.containerd.cri.v1.images" }
             }
-            Self::Containerd1_7 => {
+            Self::Containerd1_7 | Self::Crun => {
                 Sections { version: 2, runtime: "io.containerd.grpc.v1.cri", images: "io.containerd.grpc.v1.cri" }
             }
         }
