@@ -183,11 +183,6 @@ fn prepare_cluster(minutes: &Minutes, options: &Test, servers: bool) -> anyhow::
     let mut build = below(10, &own.to_string_lossy());
     build.args(["cluster", "build"]).args(arguments(options.made.options()));
     minutes.step("build Kubernetes", Output::Kept, &mut build)?;
-    if let Some(profile) = e2e::profile(options)? {
-        let mut build = below(10, &own.to_string_lossy());
-        build.args(["cluster", "build"]).args(arguments(profile.options));
-        minutes.step(&format!("build what the profile {} has besides", profile.name), Output::Kept, &mut build)?;
-    }
     if servers {
         let fetch = || hitless_e2e::servers::fetch_all(&|line| minutes.say(line));
         minutes.work("fetch other people's servers", fetch)?;

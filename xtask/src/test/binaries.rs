@@ -182,7 +182,7 @@ fn part_of_the_bugs() -> Option<String> {
 }
 
 /// The commit as a number, for what takes turns; none without one.
-pub(super) fn commit() -> Option<u64> {
+fn commit() -> Option<u64> {
     let output = Command::new("git").args(["rev-parse", "HEAD"]).current_dir(workspace()).output().ok()?;
     let commit = String::from_utf8(output.stdout).ok().filter(|_| output.status.success())?;
     u64::from_str_radix(commit.get(..8)?, 16).ok()

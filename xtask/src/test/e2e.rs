@@ -11,11 +11,9 @@ use hitless_e2e::Stack;
 use hitless_e2e::build::{Programs, workspace};
 use hitless_e2e::stack::{CLUSTER, TIMES};
 
-use crate::options::Profile;
-
-use super::binaries::{Binary, Job, commit, run_all};
+use super::binaries::{Binary, Job, run_all};
 use super::minutes::Minutes;
-use super::{Part, Test, again};
+use super::{Test, again};
 
 /// Tests that look at nothing but namespaces and nodes' answers of their own, so any others may run beside them; the longest
 /// first. `gate` has a budget of the whole cluster, but for pods with a label that only its own have.
@@ -73,10 +71,6 @@ const LAST: &str = "uninstall";
 /// "Installed again").
 pub(super) const HELM: &str = "helm";
 
-/// Where everything is run, these files run once more on a cluster of another profile, another one for each commit. They take three to
-/// four minutes.
-const ON_A_PROFILE: [&str; 2] = ["hold", "rollout"];
-
 /// Where everything is run, this file has a cluster of its own, whose pods have addresses of both families.
 const DUAL_STACK: &str = "families";
 
@@ -103,27 +97,13 @@ pub(super) fn run(
     on_cluster(options, (DEFAULT, made), minutes, programs.clone(), (&others, filter), alone)?;
     if !dual_stack.is_empty() {
         let dual = Options { ip_family: IpFamily::Dual, ..made };
-        on_cluster(options, ("e2e-dual", dual), minutes, programs.clone(), (&dual_stack, filter), alone)?;
-    }
-    if let Some(profile) = profile(options)? {
-        minutes.say(&format!("This commit's profile is {}: {}", profile.name, profile.options));
-        let few: Vec<&Binary> = all().filter(|binary| ON_A_PROFILE.contains(&binary.name.as_str())).collect();
-        on_cluster(options, ("e2e-profile", profile.options), minutes, programs, (&few, None), alone)?;
+        on_cluster(options, ("e2e-dual", dual), minutes, programs, (&dual_stack, filter), alone)?;
     }
     Ok(())
 }
 
 fn is_everything(options: &Test) -> bool {
     options.filter.is_none() && options.made.options() == Options::default()
-}
-
-/// The profile on which a few files run once more, where all end-to-end tests run.
-pub(super) fn profile(options: &Test) -> anyhow::Result<Option<Profile>> {
-    let is_wanted = is_everything(options) && options.part.is_none_or(|part| part == Part::E2e);
-    match commit().filter(|_commit| is_wanted) {
-        Some(commit) => Profile::of_commit(commit),
-        None => Ok(None),
-    }
 }
 
 /// Test binaries, and a part of the names of the tests that are to run.
@@ -247,7 +227,7 @@ mod tests {
 
     #[test]
     fn what_shares_the_cluster_is_there_and_uninstall_comes_last() {
-        for name in SHARING.into_iter().chain(CALM).chain([LATE, LAST, HELM, DUAL_STACK]).chain(ON_A_PROFILE) {
+        for name in SHARING.into_iter().chain(CALM).chain([LATE, LAST, HELM, DUAL_STACK]) {
             let folder = workspace().join("tests/e2e/tests");
             let (file, of_folder) = (folder.join(format!("{name}.rs")), folder.join(name).join("main.rs"));
             assert!(file.is_file() || of_folder.is_file(), "{}", file.display());
