@@ -13,7 +13,8 @@ use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
 use super::facts::{Facts, Labelled, Seen};
-use super::findings::{Finding, install_policies, refuses};
+use super::finding::Finding;
+use super::findings::{install_policies, refuses};
 use crate::output::{count, names as listed};
 
 /// At most so many namespaces are looked into: each takes three requests.

@@ -10,7 +10,8 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 
 use super::facts::{Facts, Seen};
-use super::findings::{Finding, unread};
+use super::finding::Finding;
+use super::findings::unread;
 use super::surroundings;
 use crate::output::count;
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use hitless_workloads::image::name_and_tag;
 
 use super::facts::{Facts, Seen};
-use super::findings::Finding;
+use super::finding::Finding;
 
 /// How something is recognised.
 enum Sign {
