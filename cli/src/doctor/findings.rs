@@ -15,7 +15,7 @@ use super::{agents, helpers, opt_in, surroundings};
 use crate::output;
 
 /// Most objects that are named in a sentence.
-const NAMED: usize = 3;
+pub(super) const NAMED: usize = 3;
 pub(super) const INSTALL: &str = "install it again: kubectl apply -k manifests";
 const INSTALL_DEFINITIONS: &str = "install them again: kubectl apply -k manifests/crds";
 const INSTALL_BOTH: &str = "install it again: kubectl apply -k manifests/crds, then kubectl apply -k manifests";
@@ -52,13 +52,7 @@ pub(crate) fn findings(facts: &Facts) -> Vec<Finding> {
     all.extend(agents::findings(facts));
     all.extend(surroundings::findings(facts));
     all.extend(helpers::findings(facts));
-    all.extend(facts.managers.iter().map(|there| {
-        Finding::warning(
-            there.to_string(),
-            "its kinds are left to it, and hitless does nothing for them",
-            "docs/migration.md says how to change over",
-        )
-    }));
+    all.extend(surroundings::managers(facts));
     all.extend(unread(facts));
     all
 }

@@ -109,6 +109,17 @@ const KNOWN: &[Software] = &[
     ),
 ];
 
+/// Managers of other projects whose kinds are theirs while they are there.
+pub(super) fn managers(facts: &Facts) -> impl Iterator<Item = Finding> {
+    facts.managers.iter().map(|there| {
+        Finding::warning(
+            there.to_string(),
+            "its kinds are left to it, and hitless does nothing for them",
+            "docs/migration.md says how to change over",
+        )
+    })
+}
+
 pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();
     if let Seen::Known(programs) = &facts.programs {
