@@ -8,6 +8,7 @@ mod binaries;
 mod circles;
 mod deny;
 mod e2e;
+mod failures;
 mod minutes;
 mod pressure;
 
@@ -71,7 +72,9 @@ pub(crate) fn run(options: &Test) -> anyhow::Result<ExitCode> {
     let left_out = outcome?;
     let failed = minutes.failed();
     if !failed.is_empty() {
-        bail!("these failed, see their output above:\n  - {}", failed.join("\n  - "));
+        let told: Vec<String> = failed.iter().map(|name| with_words(name)).collect();
+        let notes: Vec<String> = minutes.notes().iter().map(|note| format!("\n{note}")).collect();
+        bail!("these failed, see their output above:\n  - {}{}", told.join("\n  - "), notes.concat());
     }
     if !left_out.is_empty() {
         eprintln!("\nLeft out, because this machine lacks what is listed above:\n  - {}", left_out.join("\n  - "));
@@ -82,6 +85,13 @@ pub(crate) fn run(options: &Test) -> anyhow::Result<ExitCode> {
     }
     eprintln!("\ncargo xtask test: everything passed");
     Ok(ExitCode::SUCCESS)
+}
+
+/// A step that has failed, and the first words of each of its tests that has.
+fn with_words(step: &str) -> String {
+    let output = minutes::log(step).and_then(|path| Ok(std::fs::read_to_string(path)?)).unwrap_or_default();
+    let told = failures::told(&output).into_iter().map(|words| format!("\n      {words}"));
+    told.fold(step.to_owned(), |all, words| all + &words)
 }
 
 /// Runs the parts that are wanted; returns what was left out. An error ends everything; a test that fails stands in the table,

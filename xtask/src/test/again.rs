@@ -6,6 +6,7 @@
 use std::fs;
 
 use super::binaries::{Binary, Job};
+use super::failures;
 use super::minutes::{Minutes, Output, log};
 
 /// Runs what failed of `binaries` while the machine was busy once more, one by one. Before the first of them `alone` waits until
@@ -25,7 +26,7 @@ pub(super) fn run(
         alone()?;
         let (_, mut command) = job(binary)?;
         let output = fs::read_to_string(log(&title)?)?;
-        let failed = failed_tests(&output);
+        let failed = failures::names(&output);
         if !failed.is_empty() {
             command.arg("--exact").args(failed);
         }
@@ -34,23 +35,4 @@ pub(super) fn run(
         let _ = minutes.step(&format!("{title}, alone"), Output::Kept, &mut command);
     }
     Ok(())
-}
-
-/// The tests that failed, by the list at the end of the test program's output; none if it ended without one.
-fn failed_tests(output: &str) -> Vec<&str> {
-    let Some((_, list)) = output.rsplit_once("\nfailures:\n") else { return Vec::new() };
-    list.lines().map_while(|line| line.strip_prefix("    ")).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_list_at_the_end_tells_what_failed() {
-        let output = "test one ... ok\ntest two ... FAILED\n\nfailures:\n\n---- two stdout ----\n    failures: none\n\n\
-                      failures:\n    two\n    room::three\n\ntest result: FAILED. 1 passed; 2 failed\n";
-        assert_eq!(failed_tests(output), ["two", "room::three"]);
-        assert!(failed_tests("test one ... \nterminated by signal 9\n").is_empty());
-    }
 }

@@ -1,5 +1,7 @@
 //! The end-to-end tests: a cluster, hitless on it, and the test binaries in five phases.
 
+mod state;
+
 use std::collections::VecDeque;
 use std::fs;
 use std::path::Path;
@@ -14,6 +16,7 @@ use hitless_e2e::stack::{CLUSTER, TIMES};
 use super::binaries::{Binary, Job, run_all};
 use super::minutes::Minutes;
 use super::{Test, again};
+use state::History;
 
 /// Tests that look at nothing but namespaces and nodes' answers of their own, so any others may run beside them; the longest
 /// first. `gate` has a budget of the whole cluster, but for pods with a label that only its own have.
@@ -145,9 +148,16 @@ fn install_and_test(
     let times = workspace().join(".cache/e2e-times");
     fs::write(&times, "")?;
     let phases = phases(binaries.iter().copied());
-    let run = |binaries: &[&Binary], at_a_time: AtATime| -> anyhow::Result<()> {
+    let mut history = History::default();
+    let mut run = |binaries: &[&Binary], at_a_time: AtATime| -> anyhow::Result<()> {
         let jobs = binaries.iter().map(|binary| job(filter, &stack, &times, (binary, at_a_time)));
-        run_all(minutes, jobs.collect::<anyhow::Result<VecDeque<Job>>>()?, at_a_time.binaries);
+        let jobs = jobs.collect::<anyhow::Result<VecDeque<Job>>>()?;
+        let before = minutes.failed().len();
+        history.during(&stack, || run_all(minutes, jobs, at_a_time.binaries));
+        let failed = &minutes.failed()[before..];
+        if !failed.is_empty() {
+            minutes.note(format!("The installation until {} had failed:{}", failed.join(", "), history.text()));
+        }
         Ok(())
     };
     run(&phases.sharing, AtATime::SHARING)?;

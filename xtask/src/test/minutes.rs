@@ -12,7 +12,7 @@ use anyhow::{Context as _, ensure};
 use hitless_e2e::build::workspace;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
-use super::pressure::{Pressure, Share};
+use super::pressure::{Pressure, Resource, Share};
 
 /// What became of all steps.
 pub(super) struct Minutes {
@@ -20,6 +20,8 @@ pub(super) struct Minutes {
     /// The machine's processor time when the first step began.
     machine: Option<Machine>,
     rows: Mutex<Vec<Row>>,
+    /// What is told at the very end of a run that has failed.
+    notes: Mutex<Vec<String>>,
     /// Held by who prints more than a line.
     printing: Mutex<()>,
 }
@@ -32,6 +34,8 @@ struct Row {
     processor: Option<Duration>,
     /// How busy the machine was meanwhile, where the kernel tells.
     busy: Option<Share>,
+    /// For which share of the time some process waited for a disk.
+    disk: Option<Share>,
     outcome: Outcome,
 }
 
@@ -54,12 +58,14 @@ struct Machine {
 #[derive(Clone, Copy)]
 struct Begin {
     at: Instant,
-    pressure: Option<Pressure>,
+    processor: Option<Pressure>,
+    disk: Option<Pressure>,
 }
 
 impl Begin {
     fn now() -> Self {
-        Self { at: Instant::now(), pressure: Pressure::now() }
+        let [processor, disk] = [Resource::Processor, Resource::Disk].map(Pressure::now);
+        Self { at: Instant::now(), processor, disk }
     }
 }
 
@@ -74,7 +80,13 @@ pub(super) enum Output {
 
 impl Minutes {
     pub(super) fn start() -> Self {
-        Self { begin: Instant::now(), machine: Machine::now(), rows: Mutex::new(Vec::new()), printing: Mutex::new(()) }
+        Self {
+            begin: Instant::now(),
+            machine: Machine::now(),
+            rows: Mutex::new(Vec::new()),
+            notes: Mutex::new(Vec::new()),
+            printing: Mutex::new(()),
+        }
     }
 
     /// Runs one command, and fails if it does.
@@ -104,6 +116,16 @@ impl Minutes {
     pub(super) fn say(&self, line: &str) {
         let _printing = lock(&self.printing);
         eprintln!("{line}");
+    }
+
+    /// Remembers a line for the end of a run that fails: who reads a log of an hour begins there.
+    pub(super) fn note(&self, line: String) {
+        lock(&self.notes).push(line);
+    }
+
+    /// These lines.
+    pub(super) fn notes(&self) -> Vec<String> {
+        lock(&self.notes).clone()
     }
 
     /// The names of what has failed.
@@ -138,14 +160,21 @@ impl Minutes {
         let mut rows = lock(&self.rows);
         rows.sort_by_key(|row| row.from);
         let wide = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or_default().max("step".len());
-        let mut table =
-            format!("| {:<wide$} | {:>6} | {:>6} | {:>11} | {:>6} |\n", "step", "from", "s", "processor s", "busy %");
-        let _ = writeln!(table, "| {:-<wide$} | {:->5}: | {:->5}: | {:->10}: | {:->5}: |", "", "", "", "", "");
+        let mut table = format!(
+            "| {:<wide$} | {:>6} | {:>6} | {:>11} | {:>6} | {:>6} |\n",
+            "step", "from", "s", "processor s", "busy %", "disk %"
+        );
+        let _ = writeln!(
+            table,
+            "| {:-<wide$} | {:->5}: | {:->5}: | {:->10}: | {:->5}: | {:->5}: |",
+            "", "", "", "", "", ""
+        );
         for row in rows.iter() {
             let seconds = row.from.as_secs();
             let from = format!("{}:{:02}", seconds / 60, seconds % 60);
             let processor = row.processor.map_or_else(|| "–".to_owned(), |time| format!("{:.0}", time.as_secs_f64()));
-            let busy = row.busy.map_or_else(|| "–".to_owned(), Share::percent);
+            let percent = |share: Option<Share>| share.map_or_else(|| "–".to_owned(), Share::percent);
+            let (busy, disk) = (percent(row.busy), percent(row.disk));
             let failed = match row.outcome {
                 Outcome::Passed => "",
                 Outcome::Failed => " FAILED",
@@ -153,7 +182,7 @@ impl Minutes {
             };
             let _ = writeln!(
                 table,
-                "| {:<wide$} | {from:>6} | {:>6.0} | {processor:>11} | {busy:>6} |{failed}",
+                "| {:<wide$} | {from:>6} | {:>6.0} | {processor:>11} | {busy:>6} | {disk:>6} |{failed}",
                 row.name,
                 row.wall.as_secs_f64()
             );
@@ -169,12 +198,12 @@ impl Minutes {
 
     fn keep(&self, name: &str, begin: Begin, processor: Option<Duration>, failed: bool) {
         let wall = begin.at.elapsed();
-        let busy = begin.pressure.and_then(Pressure::since);
+        let (busy, disk) = (begin.processor.and_then(Pressure::since), begin.disk.and_then(Pressure::since));
         let word = if failed { "FAILED after" } else { "done in" };
         self.say(&format!("== {name}: {word} {:.0} s", wall.as_secs_f64()));
         let from = begin.at.saturating_duration_since(self.begin);
         let outcome = if failed { Outcome::Failed } else { Outcome::Passed };
-        lock(&self.rows).push(Row { name: name.to_owned(), from, wall, processor, busy, outcome });
+        lock(&self.rows).push(Row { name: name.to_owned(), from, wall, processor, busy, disk, outcome });
     }
 
     fn ended(

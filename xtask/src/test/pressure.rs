@@ -5,14 +5,33 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// A moment, and how long tasks had waited for a processor by then.
+/// What tasks wait for.
+#[derive(Clone, Copy)]
+pub(super) enum Resource {
+    /// A processor.
+    Processor,
+    /// Reading from disks, and writing to them.
+    Disk,
+}
+
+impl Resource {
+    const fn file(self) -> &'static str {
+        match self {
+            Self::Processor => "/proc/pressure/cpu",
+            Self::Disk => "/proc/pressure/io",
+        }
+    }
+}
+
+/// A moment, and how long tasks had waited for something by then.
 #[derive(Clone, Copy)]
 pub(super) struct Pressure {
+    resource: Resource,
     at: Instant,
     waited: Duration,
 }
 
-/// A share of time during which at least one task waited for a processor: 0 to 1.
+/// A share of time during which at least one task waited: 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Share(f64);
 
@@ -21,14 +40,14 @@ const BUSY: f64 = 0.5;
 
 impl Pressure {
     /// None where the kernel does not tell.
-    pub(super) fn now() -> Option<Self> {
-        let waited = waited(&fs::read_to_string("/proc/pressure/cpu").ok()?)?;
-        Some(Self { at: Instant::now(), waited })
+    pub(super) fn now(resource: Resource) -> Option<Self> {
+        let waited = waited(&fs::read_to_string(resource.file()).ok()?)?;
+        Some(Self { resource, at: Instant::now(), waited })
     }
 
     /// The share of the time since then.
     pub(super) fn since(self) -> Option<Share> {
-        let now = Self::now()?;
+        let now = Self::now(self.resource)?;
         Some(Share::of(now.waited.saturating_sub(self.waited), now.at.saturating_duration_since(self.at)))
     }
 }
