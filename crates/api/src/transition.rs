@@ -164,9 +164,28 @@ impl TransitionResult {
     /// Whether it says something of its own pod only, and nothing of the version.
     #[must_use]
     pub fn is_of_pod_only(&self) -> bool {
-        let of_node = [Self::NOT_REPLACED, Self::NOT_LEAVING];
-        let is_of_node = self.outcome == Outcome::Failed && of_node.contains(&self.reason.as_str());
-        self.is_by_application() || is_of_node
+        self.is_by_application() || self.is_of_node()
+    }
+
+    /// How many times each of its containers was started anew by it.
+    #[must_use]
+    pub fn restarts(&self) -> u64 {
+        let untouched =
+            [Self::NOT_LEAVING, "DeadlineAborted", "InServiceOverridden", "AdmissionDenied", "PatchConflict"];
+        match self.outcome {
+            Outcome::Failed if untouched.contains(&self.reason.as_str()) => 0,
+            Outcome::Done | Outcome::Failed => 1,
+            // There and back.
+            Outcome::RolledBack => 2,
+            Outcome::Cancelled | Outcome::Refused => 0,
+        }
+    }
+
+    /// Whether the pod's node has not done its part in time. Only a person can tell when it will; it is tried again all the same, for most
+    /// kubelets are slow for a while and not for good.
+    #[must_use]
+    pub fn is_of_node(&self) -> bool {
+        self.outcome == Outcome::Failed && [Self::NOT_REPLACED, Self::NOT_LEAVING].contains(&self.reason.as_str())
     }
 
     /// Whether the same operation would end the same way again: nothing goes on until a person has looked. Some refusals are

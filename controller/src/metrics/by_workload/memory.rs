@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
-use hitless_api::{ObjectRef, Outcome as End};
+use hitless_api::ObjectRef;
 use hitless_rollout::round::Round;
 use hitless_rollout::snapshot::Snapshot;
 use jiff::Timestamp;
@@ -76,14 +76,8 @@ impl Memory {
                 let is_new = !self.counted.contains(&key);
                 ended.insert(key);
                 let (Some(owner), true) = (&grant.owner, is_new) else { continue };
-                let times = match result.outcome {
-                    End::Done | End::Failed => 1,
-                    // There and back.
-                    End::RolledBack => 2,
-                    End::Cancelled | End::Refused => 0,
-                };
                 let containers = u64::try_from(grant.containers.len()).unwrap_or(u64::MAX);
-                *restarts.entry(owner.clone()).or_default() += containers.saturating_mul(times);
+                *restarts.entry(owner.clone()).or_default() += containers.saturating_mul(result.restarts());
             }
         }
         self.counted = ended;

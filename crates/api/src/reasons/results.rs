@@ -132,7 +132,7 @@ pub(super) const ALL: &[(Outcome, Reason)] = &[
         Reason::new(
             "NotReplaced",
             "the kubelet has not ended or replaced the containers in its time: the node's fault",
-            "look at the node's kubelet and container runtime",
+            "look at the node's kubelet and container runtime; it is tried again after ten minutes",
         ),
     ),
     (
@@ -140,7 +140,7 @@ pub(super) const ALL: &[(Outcome, Reason)] = &[
         Reason::new(
             "NotLeaving",
             "the kubelet has not lowered the pod's Ready in its time: the node's fault, and nothing was touched",
-            "look at the node's kubelet",
+            "look at the node's kubelet; it is tried again after ten minutes",
         ),
     ),
     (

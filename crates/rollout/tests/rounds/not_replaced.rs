@@ -16,11 +16,20 @@ use crate::siblings::{only, pod, restarted, snapshot};
 
 /// One of two pods is operated, and so many minutes ago its kubelet was too late. The round that reads this of the pod; `change`: how it is now.
 fn after_the_end(minutes: i64, evidence: Evidence, change: impl FnOnce(&mut Value, &Grant)) -> (Round, Grant) {
+    after_the("NotReplaced", minutes, evidence, change)
+}
+
+fn after_the(
+    reason: &str,
+    minutes: i64,
+    evidence: Evidence,
+    change: impl FnOnce(&mut Value, &Grant),
+) -> (Round, Grant) {
     let first = decide(&snapshot(&[pod("one"), pod("two")]));
     let grant = only(grants(&first).unwrap());
     let since = scene::now().checked_sub(SignedDuration::from_mins(minutes)).unwrap();
     let report = json!([{"id": grant.id, "granted": grant.granted, "phase": "Returning", "since": since,
-        "result": {"outcome": "Failed", "reason": "NotReplaced"}}]);
+        "result": {"outcome": "Failed", "reason": reason}}]);
     let mut pods = ["one", "two"].map(pod);
     change(&mut pods[usize::from(grant.pod.name == "two")], &grant);
     let mut ended = after(snapshot(&pods), &first);
@@ -94,4 +103,19 @@ fn whoever_waits_for_a_pod_whose_operation_has_ended_is_not_told_that_it_is_bein
         .flat_map(|rule| rule.holders.iter().map(|held| held.why))
         .collect();
     assert_eq!((holders, verdict.lasting()), (vec![Consumption::NotBack], Lasting::BySomebody));
+}
+
+#[test]
+fn a_pod_whose_node_was_at_fault_is_tried_again_after_ten_minutes() {
+    for (reason, minutes, is_again) in
+        [("NotLeaving", 9, false), ("NotLeaving", 10, true), ("NotReplaced", 9, false), ("NotReplaced", 10, true)]
+    {
+        let (round, grant) = after_the(reason, minutes, Evidence::Ready, |_, _| {});
+        let is_over = grants(&round).is_some_and(|left| left.is_empty()) && reserved(&round, &grant.pod.uid) == Some(0);
+        assert_eq!(is_over, is_again, "{reason} {minutes}: {:?}", round.verdicts);
+        let said = round.events.iter().any(|note| note.text.contains("it is tried again at 2026-01-03T00:01:00Z"));
+        assert_eq!(said, !is_again, "{reason} {minutes}: {:?}", round.events);
+        let until = scene::now().checked_add(SignedDuration::from_mins(1)).unwrap();
+        assert_eq!(round.wake_at == Some(until), !is_again, "{reason} {minutes}: {:?}", round.wake_at);
+    }
 }

@@ -21,9 +21,9 @@ use crate::snapshot::{Evidence, OperationKey, Snapshot};
 /// probe asks has gone since. All others were seen Ready.
 const READY_PENDING: &str = "ReadyPending";
 
-/// How long a kubelet is waited for that has not ended the old containers in their time: it may replace them at any moment, and then the
-/// pod is away, with a version that nobody may have seen.
-const NOT_REPLACED_PATIENCE: SignedDuration = SignedDuration::from_mins(10);
+/// How long a node is left alone that has not done its part in time: after that its pod is tried again. A kubelet that has not ended the
+/// old containers may replace them at any moment until then, and then the pod is away, with a version that nobody may have seen.
+const NODE_PATIENCE: SignedDuration = SignedDuration::from_mins(10);
 
 /// A pod to be read afresh.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +48,11 @@ pub(crate) struct Failure<'a> {
 }
 
 impl Failure<'_> {
+    /// When the operation is tried again by itself: where the pod's node was at fault, after [`NODE_PATIENCE`].
+    pub(crate) fn again_at(&self) -> Option<Timestamp> {
+        self.result.is_of_node().then(|| self.since.saturating_add(NODE_PATIENCE).unwrap_or(Timestamp::MAX))
+    }
+
     /// Outcome and reason, for people.
     pub(crate) fn reason(&self) -> String {
         format!("{:?}/{}", self.result.outcome, self.result.reason)
@@ -160,7 +165,8 @@ pub(crate) fn derive<'a>(
                     // What was away is there again, and that it is tried once more is written down.
                     let has_passed = failure.outside && !is_away && chance == Chance::Taken;
                     let pod = desired.pods.get(grant.pod.uid.as_str());
-                    let overruled = has_passed || pod.is_some_and(|pod| transition.is_overruled(pod));
+                    let is_due = failure.again_at().is_some_and(|at| at <= now);
+                    let overruled = has_passed || is_due || pod.is_some_and(|pod| transition.is_overruled(pod));
                     let late = Late::of(&failure, pod, now);
                     over(granted, failure, overruled, late, desired, snapshot, &mut endings);
                 }
@@ -223,7 +229,7 @@ impl Late {
         if failure.result.reason != TransitionResult::NOT_REPLACED {
             return Self::No;
         }
-        let until = failure.since.saturating_add(NOT_REPLACED_PATIENCE).unwrap_or(now);
+        let until = failure.since.saturating_add(NODE_PATIENCE).unwrap_or(now);
         match pod {
             Some(pod) if shows(failure.grant, pod) => Self::Replaced,
             Some(_) | None if now < until => Self::Until(until),
@@ -321,6 +327,7 @@ fn over<'a>(
         ended.busy.insert(&grant.pod.uid);
     }
     if lasting {
+        ended.wake_at = ended.wake_at.into_iter().chain(failure.again_at()).min();
         if proven {
             ended.failed_but_serving.insert(&failure.grant.pod.uid);
         }
