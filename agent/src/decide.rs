@@ -64,7 +64,7 @@ pub struct OperationView<'a> {
 }
 
 /// Message of the InService condition that was raised on behalf of this grant. The time tells a grant from an earlier one
-/// of the same wish, which has the same id.
+/// of the same operation, which has the same id.
 #[must_use]
 pub fn mark(grant: &Grant) -> String {
     grant.returned_mark()

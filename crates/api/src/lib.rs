@@ -41,7 +41,7 @@ pub mod wait;
 pub use colla_set::{CollaSet, CollaSetSpec, CollaSetStatus};
 pub use config::MountedConfig;
 pub use drain::{DrainOverrides, DrainSpec, InvalidDrain, PortDrain, PortTreatment, StragglerPolicy, VerifySpec};
-pub use drain_policy::{DrainPolicy, DrainPolicySpec, ModeWish};
+pub use drain_policy::{DesiredMode, DrainPolicy, DrainPolicySpec};
 pub use grant::{Cancel, Change, Grant, GrantMode, GrantOp, PodRef, PostCheck};
 pub use hook::{
     ExecHook, Hook, HookCall, HookFailurePolicy, HookLayer, HookMethod, HookOutcome, HookReport, HookScheme, HookTime,

@@ -103,7 +103,7 @@ pub mod annotations {
     pub const TASK: &str = "hitless.dev/task";
     /// On a pod: hash of the template it was last brought to; where present it alone decides the pod's revision.
     pub const REVISION: &str = "hitless.dev/revision";
-    /// On a pod: token of a wished restart; wished until `RESTARTED` has the same value. On a workload, value [`super::KEEP_DIGEST`]:
+    /// On a pod: token of a wanted restart; wanted until `RESTARTED` has the same value. On a workload, value [`super::KEEP_DIGEST`]:
     /// a restart of its template is one of the same bytes.
     pub const RESTART: &str = "hitless.dev/restart";
     /// On a pod: comma-separated containers that `RESTART` means; absent means all.
@@ -112,7 +112,7 @@ pub mod annotations {
     pub const RESTARTED: &str = "hitless.dev/restarted";
     /// On a pod (usually from its template): JSON that overrides single fields of the drain, see [`crate::DrainSpec`].
     pub const DRAIN: &str = "hitless.dev/drain";
-    /// On a pod (usually from its template): how requests are kept safe, see [`crate::ModeWish`].
+    /// On a pod (usually from its template): how requests are kept safe, see [`crate::DesiredMode`].
     pub const MODE: &str = "hitless.dev/mode";
     /// On a pod (usually from its template): JSON list of its hooks, see [`crate::Hook`].
     pub const HOOKS: &str = "hitless.dev/hooks";

@@ -53,7 +53,7 @@ pub struct Object {
     pub min_ready_seconds: u32,
     /// The index of the entry of `metadata.managedFields` by which our controller owns fields of the spec.
     pub owned_spec: Option<usize>,
-    /// About how many bytes of memory it takes, if all of it is kept ([`crate::interest`]).
+    /// About how many bytes of memory it takes, if all of it is kept ([`crate::retention`]).
     pub memory: usize,
     /// What only its kind has.
     pub body: Body,
@@ -82,7 +82,7 @@ pub enum Body {
     ControllerRevision(RevisionBody),
     /// Of an OperationJob.
     OperationJob(JobBody),
-    /// Of an object of a namespace of which as much is kept as may be ([`crate::interest`]): only how it has opted in.
+    /// Of an object of a namespace of which as much is kept as may be ([`crate::retention`]): only how it has opted in.
     Omitted(OptIn),
 }
 

@@ -166,7 +166,7 @@ impl App {
         self.pods.wait("no old pod", PATIENCE, |pods| (!pods.values().any(is_left)).then_some(()))
     }
 
-    /// ReplicaSets that have, or wish to have, pods.
+    /// ReplicaSets that have, or want to have, pods.
     pub fn live_replica_sets(&self) -> anyhow::Result<Vec<Value>> {
         let all = self.kubectl.list(&["replicasets"])?;
         Ok(all

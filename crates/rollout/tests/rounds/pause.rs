@@ -1,4 +1,4 @@
-//! A workload that is paused: no operation of its pods begins, whoever wishes it, and what is under way ends.
+//! A workload that is paused: no operation of its pods begins, whoever wants it, and what is under way ends.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -11,15 +11,15 @@ use crate::faults::Fault;
 use crate::ground::Ground;
 use crate::server::WorkloadObject;
 use crate::trace::Who;
-use crate::user::{Deed, Order, Wish};
+use crate::user::{Deed, Order, Wanted};
 
 const KIND: &str = "CollaSet";
 
 /// None, or up to two CollaSets, without pods as yet.
-pub(super) fn colla_sets(namespace: &str, number: &mut usize, ground: &mut Ground) -> Vec<Wish> {
+pub(super) fn colla_sets(namespace: &str, number: &mut usize, ground: &mut Ground) -> Vec<Wanted> {
     let Ground { colla_sets: Some(chance), deletions, server, checks, .. } = ground else { return Vec::new() };
     let count = chance.pick(&[1, 1, 1, 2]);
-    let mut wishes = Vec::new();
+    let mut desired = Vec::new();
     for _ in 0..count {
         *number += 1;
         let name = format!("cola{number}");
@@ -31,9 +31,16 @@ pub(super) fn colla_sets(namespace: &str, number: &mut usize, ground: &mut Groun
         }
         let set = server.put_object(set);
         checks.wanted(server, &set, false);
-        wishes.push(Wish { kind: KIND, namespace: namespace.to_owned(), name, image: 1, before: 1, hopeless: false });
+        desired.push(Wanted {
+            kind: KIND,
+            namespace: namespace.to_owned(),
+            name,
+            image: 1,
+            before: 1,
+            hopeless: false,
+        });
     }
-    wishes
+    desired
 }
 
 fn manifest(namespace: &str, name: &str, chance: &mut Chance) -> Value {
@@ -79,7 +86,7 @@ impl World {
     pub(super) fn orders(&mut self) -> Micros {
         let (now, user) = (self.ground.now, &mut self.user);
         let Some(chance) = &mut self.ground.colla_sets else { return now };
-        let sets: Vec<usize> = (0..user.wishes.len()).filter(|index| user.wishes[*index].kind == KIND).collect();
+        let sets: Vec<usize> = (0..user.desired.len()).filter(|index| user.desired[*index].kind == KIND).collect();
         let mut last = now;
         for index in sets {
             for _ in 0..chance.between(0, 3) {
@@ -104,8 +111,8 @@ impl World {
     }
 
     pub(super) fn order(&mut self, index: usize, order: Order) {
-        let wish = &self.user.wishes[index];
-        let Some(known) = self.ground.server.object(KIND, &wish.namespace, &wish.name).cloned() else { return };
+        let wanted = &self.user.desired[index];
+        let Some(known) = self.ground.server.object(KIND, &wanted.namespace, &wanted.name).cloned() else { return };
         self.ground.say(Who::User, || format!("CollaSet {}: {order:?}", known.view.id.name));
         match order {
             Order::Command => {
@@ -166,8 +173,10 @@ impl World {
 
     /// Nothing keeps a pod of a CollaSet at its version any more.
     pub(super) fn lift(&mut self, index: usize) {
-        let wish = &self.user.wishes[index];
-        let Some(known) = self.ground.server.object(wish.kind, &wish.namespace, &wish.name).cloned() else { return };
+        let wanted = &self.user.desired[index];
+        let Some(known) = self.ground.server.object(wanted.kind, &wanted.namespace, &wanted.name).cloned() else {
+            return;
+        };
         if known.view.colla_set().is_some() {
             self.change(&known, |spec| spec["updateStrategy"] = json!({}));
         }

@@ -20,13 +20,13 @@ use crate::snapshot::{NodeTransitionView, OperationKey, Snapshot};
 
 /// The next content of what a round writes. Phases read it; only changes alter it.
 #[derive(Clone)]
-pub(crate) struct Draft<'a> {
+pub(crate) struct WritePlan<'a> {
     pub(crate) snapshot: &'a Snapshot,
     pub(crate) now: Timestamp,
     ledgers: BTreeMap<&'a str, TransitionLedgerSpec>,
     /// Namespaces with a new reservation that needs one in the cluster's ledger too.
     in_cluster: BTreeSet<&'a str>,
-    nodes: BTreeMap<&'a str, NodeDraft>,
+    nodes: BTreeMap<&'a str, NodeWrites>,
     /// Operations that hold their pod, or are about to.
     holding: BTreeSet<String>,
     /// Services that must be open, with the operation that needs it.
@@ -36,7 +36,7 @@ pub(crate) struct Draft<'a> {
 }
 
 #[derive(Clone, Default)]
-struct NodeDraft {
+struct NodeWrites {
     grants: Vec<Grant>,
     propagation: Option<Propagation>,
     fence: Option<String>,
@@ -46,7 +46,7 @@ struct NodeDraft {
     touched: BTreeSet<String>,
 }
 
-impl<'a> Draft<'a> {
+impl<'a> WritePlan<'a> {
     pub(crate) fn new(snapshot: &'a Snapshot, now: Timestamp) -> Self {
         Self {
             snapshot,
@@ -83,10 +83,10 @@ impl<'a> Draft<'a> {
                 self.ledgers.insert(namespace, spec);
             }
             Change::Grant { node, grant } => {
-                let draft = self.node(node);
-                draft.added.insert(grant.pod.namespace.clone());
-                draft.touched.insert(grant.pod.namespace.clone());
-                draft.grants.push(*grant);
+                let writes = self.node(node);
+                writes.added.insert(grant.pod.namespace.clone());
+                writes.touched.insert(grant.pod.namespace.clone());
+                writes.grants.push(*grant);
             }
             Change::RemoveGrant { node, grant } => self.remove_grant(node, grant),
             Change::Cancel { node, grant, cancel } => {
@@ -183,7 +183,7 @@ impl<'a> Draft<'a> {
         for (ledger, reservation) in wide.into_iter().chain([(namespace, reservation)]) {
             let reserved =
                 hitless_gate::reserve(self.ledger_mut(ledger), vec![(pod.uid.clone(), reservation)], &leader);
-            debug_assert!(reserved.is_ok(), "Draft::reserve has said that there is room: {reserved:?}");
+            debug_assert!(reserved.is_ok(), "WritePlan::reserve has said that there is room: {reserved:?}");
         }
         if in_cluster {
             self.in_cluster.insert(namespace);
@@ -199,7 +199,7 @@ impl<'a> Draft<'a> {
     pub(crate) fn grants(&self, node: &str) -> &[Grant] {
         self.nodes.get(node).map_or_else(
             || self.snapshot.node_transitions.get(node).map_or(&[] as &[Grant], |known| &known.spec.grants),
-            |draft| &draft.grants,
+            |writes| &writes.grants,
         )
     }
 
@@ -207,7 +207,7 @@ impl<'a> Draft<'a> {
     pub(crate) fn every_grant(&self) -> impl Iterator<Item = &Grant> {
         let known = self.snapshot.node_transitions.iter();
         let kept = known.filter(|(node, _)| !self.nodes.contains_key(node.as_str()));
-        let drafts = self.nodes.values().flat_map(|draft| &draft.grants);
+        let drafts = self.nodes.values().flat_map(|writes| &writes.grants);
         kept.flat_map(|(_, known)| &known.spec.grants).chain(drafts)
     }
 
@@ -217,7 +217,7 @@ impl<'a> Draft<'a> {
 
     /// Whether the node's grants have changed in this round.
     pub(crate) fn is_touched(&self, node: &str) -> bool {
-        self.nodes.get(node).is_some_and(|draft| !draft.touched.is_empty())
+        self.nodes.get(node).is_some_and(|writes| !writes.touched.is_empty())
     }
 
     /// Whether the Service stays open, or is opened, for an operation that is known to hold its pod.
@@ -225,12 +225,12 @@ impl<'a> Draft<'a> {
         self.holding.contains(operation) || self.open.contains_key(&(service.namespace.as_str(), service.name.as_str()))
     }
 
-    fn node(&mut self, node: &'a str) -> &mut NodeDraft {
+    fn node(&mut self, node: &'a str) -> &mut NodeWrites {
         let known = self.snapshot.node_transitions.get(node);
-        self.nodes.entry(node).or_insert_with(|| NodeDraft {
+        self.nodes.entry(node).or_insert_with(|| NodeWrites {
             grants: known.map(|known| known.spec.grants.clone()).unwrap_or_default(),
             propagation: known.and_then(|known| known.spec.propagation.clone()),
-            ..NodeDraft::default()
+            ..NodeWrites::default()
         })
     }
 
@@ -240,15 +240,15 @@ impl<'a> Draft<'a> {
 
     fn remove_grant(&mut self, node: &'a str, grant: &Grant) {
         let learned = self.snapshot.node_transitions.get(node).and_then(|known| propagation(known, grant));
-        let draft = self.node(node);
-        let before = draft.grants.len();
-        draft.grants.retain(|known| !is_same(known, grant));
-        if draft.grants.len() == before {
+        let writes = self.node(node);
+        let before = writes.grants.len();
+        writes.grants.retain(|known| !is_same(known, grant));
+        if writes.grants.len() == before {
             return;
         }
-        draft.touched.insert(grant.pod.namespace.clone());
+        writes.touched.insert(grant.pod.namespace.clone());
         if let Some(milliseconds) = learned {
-            draft.propagation.get_or_insert_default().add(milliseconds);
+            writes.propagation.get_or_insert_default().add(milliseconds);
         }
     }
 
@@ -271,7 +271,7 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// The same wish has the same id whenever it is granted.
+/// The same operation has the same id whenever it is granted.
 fn is_same(one: &Grant, other: &Grant) -> bool {
     one.id == other.id && one.granted == other.granted
 }
@@ -318,11 +318,11 @@ mod tests {
         let release = || vec![Change::Release { namespace: "shop", pod_uid: "uid-1", operation: operation.clone() }];
 
         let room = Snapshot { ledgers: [own.clone(), ledger(CLUSTER, others(3))].into(), ..Snapshot::default() };
-        let draft = Draft::new(&room, Timestamp::UNIX_EPOCH);
+        let writes = WritePlan::new(&room, Timestamp::UNIX_EPOCH);
         let new = || reservation("uid-1.new");
-        assert!(matches!(draft.reserve(&pod, new(), true, &[]), Err(LedgerError::Taken { .. })), "it has its old one");
-        let reserve = draft.reserve(&pod, new(), true, &release()).unwrap();
-        let steps = draft.with(release()).with([reserve]).into_steps();
+        assert!(matches!(writes.reserve(&pod, new(), true, &[]), Err(LedgerError::Taken { .. })), "it has its old one");
+        let reserve = writes.reserve(&pod, new(), true, &release()).unwrap();
+        let steps = writes.with(release()).with([reserve]).into_steps();
         let keys: Vec<String> = steps.iter().map(|step| step.write.key()).collect();
         assert_eq!(keys, ["ledger/", "ledger/shop"]);
         let spec = ledger_content(&steps[1].write).unwrap();
@@ -330,8 +330,8 @@ mod tests {
 
         let full = others(TransitionLedgerSpec::MAX_RESERVATIONS);
         let full = Snapshot { ledgers: [own, ledger(CLUSTER, full)].into(), ..Snapshot::default() };
-        let draft = Draft::new(&full, Timestamp::UNIX_EPOCH);
-        let refused = draft.reserve(&pod, new(), true, &release());
+        let writes = WritePlan::new(&full, Timestamp::UNIX_EPOCH);
+        let refused = writes.reserve(&pod, new(), true, &release());
         assert!(matches!(refused, Err(LedgerError::LedgerFull { .. })), "nothing is released then");
     }
 }

@@ -1,4 +1,4 @@
-//! A restart that is wished for one pod by its annotation `hitless.dev/restart`, and the operation that carries it out.
+//! A restart that is wanted for one pod by its annotation `hitless.dev/restart`, and the operation that carries it out.
 
 use std::collections::BTreeMap;
 
@@ -10,18 +10,18 @@ use hitless_api::{Change, GrantOp};
 use crate::image;
 use crate::intent::{Obstacle, Operation, PodIntent};
 
-/// A restart that is wished and not carried out yet.
+/// A restart that is wanted and not carried out yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RestartWish {
-    /// Names this wish; another one is another restart.
+pub struct RestartRequest {
+    /// Names this request; another one is another restart.
     pub token: String,
     /// Containers that are meant; `None` means all.
     pub containers: Option<Vec<String>>,
 }
 
-/// The restart that is wished for the pod: annotation `hitless.dev/restart` differs from `hitless.dev/restarted`.
+/// The restart that is wanted for the pod: annotation `hitless.dev/restart` differs from `hitless.dev/restarted`.
 #[must_use]
-pub fn wish(pod: &PodView) -> Option<RestartWish> {
+pub fn wanted(pod: &PodView) -> Option<RestartRequest> {
     let token = pod.annotations.get(annotations::RESTART).filter(|token| !token.is_empty())?;
     if pod.annotations.get(annotations::RESTARTED) == Some(token) {
         return None;
@@ -30,10 +30,10 @@ pub fn wish(pod: &PodView) -> Option<RestartWish> {
         .annotations
         .get(annotations::RESTART_CONTAINERS)
         .map(|names| names.split(',').map(str::trim).filter(|name| !name.is_empty()).map(ToOwned::to_owned).collect());
-    Some(RestartWish { token: token.clone(), containers: containers.filter(|names: &Vec<_>| !names.is_empty()) })
+    Some(RestartRequest { token: token.clone(), containers: containers.filter(|names: &Vec<_>| !names.is_empty()) })
 }
 
-impl RestartWish {
+impl RestartRequest {
     /// The containers of `pod` that are meant.
     ///
     /// # Errors
@@ -118,18 +118,18 @@ mod tests {
     }
 
     #[test]
-    fn a_restart_is_wished_until_its_token_was_carried_out() {
-        assert_eq!(wish(&pod(&json!({}))), None);
-        assert_eq!(wish(&pod(&json!({"hitless.dev/restart": ""}))), None);
-        assert_eq!(wish(&pod(&json!({"hitless.dev/restart": "a", "hitless.dev/restarted": "a"}))), None);
-        let wished = wish(&pod(&json!({"hitless.dev/restart": "b", "hitless.dev/restarted": "a"}))).unwrap();
-        assert_eq!(wished, RestartWish { token: "b".into(), containers: None });
+    fn a_restart_is_wanted_until_its_token_was_carried_out() {
+        assert_eq!(wanted(&pod(&json!({}))), None);
+        assert_eq!(wanted(&pod(&json!({"hitless.dev/restart": ""}))), None);
+        assert_eq!(wanted(&pod(&json!({"hitless.dev/restart": "a", "hitless.dev/restarted": "a"}))), None);
+        let request = wanted(&pod(&json!({"hitless.dev/restart": "b", "hitless.dev/restarted": "a"}))).unwrap();
+        assert_eq!(request, RestartRequest { token: "b".into(), containers: None });
     }
 
     #[test]
     fn all_containers_unless_some_are_named() {
         let pod = pod(&json!({"hitless.dev/restart": "a", "hitless.dev/restart-containers": " web ,"}));
-        let intent = wish(&pod).unwrap().intent(&pod, Some("rev")).unwrap();
+        let intent = wanted(&pod).unwrap().intent(&pod, Some("rev")).unwrap();
         assert_eq!(intent.operation.op, GrantOp::Restart);
         assert_eq!(intent.operation.containers.keys().collect::<Vec<_>>(), ["web"]);
         assert_eq!(intent.operation.containers["web"].to, "r.io/web:v1@sha256:1");
@@ -140,24 +140,24 @@ mod tests {
     #[test]
     fn a_wrong_container_and_an_unknown_digest_are_told_apart() {
         let unknown = pod(&json!({"hitless.dev/restart": "a", "hitless.dev/restart-containers": "nope"}));
-        let error = wish(&unknown).unwrap().intent(&unknown, None).unwrap_err();
+        let error = wanted(&unknown).unwrap().intent(&unknown, None).unwrap_err();
         assert_eq!(error.reason(), "UnknownContainer");
         let mut imported = pod(&json!({"hitless.dev/restart": "a"}));
         for container in &mut imported.containers {
             container.status.as_mut().unwrap().image_id = "sha256:1".into();
         }
-        let error = wish(&imported).unwrap().intent(&imported, None).unwrap_err();
+        let error = wanted(&imported).unwrap().intent(&imported, None).unwrap_err();
         assert_eq!(error.reason(), "DigestUnknown");
         for container in &mut imported.containers {
             container.status = None;
         }
-        let error = wish(&imported).unwrap().intent(&imported, None).unwrap_err();
+        let error = wanted(&imported).unwrap().intent(&imported, None).unwrap_err();
         assert_eq!((error.reason(), error.is_for_ever()), ("NotStarted", false));
     }
 
     #[test]
     fn the_name_of_the_next_image_is_not_given_to_the_one_before_that_still_runs() {
-        let wished = |image: &str, runs: &str| {
+        let next_image = |image: &str, runs: &str| {
             let replaced = r#"{"web": "c://1"}"#;
             let mut pod = pod(&json!({"hitless.dev/restart": "a", "hitless.dev/replaced": replaced}));
             let web = &mut pod.containers[0];
@@ -166,12 +166,16 @@ mod tests {
             web.spec = spec.into();
             let status = web.status.as_mut().unwrap();
             (status.container_id, status.image) = ("c://1".into(), runs.into());
-            let intent = wish(&pod).unwrap().intent(&pod, None);
+            let intent = wanted(&pod).unwrap().intent(&pod, None);
             intent.map(|intent| intent.operation.containers["web"].to.clone()).map_err(|error| error.reason())
         };
-        assert_eq!(wished("r.io/web:v2", "r.io/web:v1"), Err("NotReplaced"));
-        assert_eq!(wished("r.io/web:v1", "r.io/web:v1").as_deref(), Ok("r.io/web:v1@sha256:1"), "it was changed back");
-        let pinned = wished("r.io/web:v2@sha256:2", "r.io/web:v1").unwrap();
+        assert_eq!(next_image("r.io/web:v2", "r.io/web:v1"), Err("NotReplaced"));
+        assert_eq!(
+            next_image("r.io/web:v1", "r.io/web:v1").as_deref(),
+            Ok("r.io/web:v1@sha256:1"),
+            "it was changed back"
+        );
+        let pinned = next_image("r.io/web:v2@sha256:2", "r.io/web:v1").unwrap();
         assert!(pinned.starts_with("r.io/web:v2.hitless-") && pinned.ends_with("@sha256:2"), "{pinned}");
     }
 }

@@ -10,7 +10,7 @@ use crate::plan::note;
 
 /// What a change of a restart annotation means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum RestartsWish {
+pub enum RestartsPolicy {
     /// The containers, in place; new pods where that can't bring what the restart is for.
     #[default]
     Auto,
@@ -20,7 +20,7 @@ pub enum RestartsWish {
     Pods,
 }
 
-impl RestartsWish {
+impl RestartsPolicy {
     /// Of this workload. What is not understood is as good as absent.
     #[must_use]
     pub fn of(workload: &Object) -> Self {

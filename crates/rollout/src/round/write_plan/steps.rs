@@ -1,4 +1,4 @@
-//! The steps of a draft: its writes in their order, with what each needs.
+//! The steps of a plan of writes: its writes in their order, with what each needs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,8 +6,8 @@ use hitless_api::ledger::CLUSTER;
 use hitless_api::{NodeTransitionSpec, TransitionLedgerSpec};
 use hitless_workloads::Write;
 
-use crate::round::draft::NodeDraft;
 use crate::round::write::{self, Step};
+use crate::round::write_plan::NodeWrites;
 use crate::snapshot::Snapshot;
 
 /// The writes with the places of those that they need. Where one of these was not decided, or comes later, the next round decides anew.
@@ -50,7 +50,7 @@ pub(crate) fn ledgers<'a>(
 pub(crate) fn bindings(
     writes: &mut Vec<Write>,
     snapshot: &Snapshot,
-    nodes: &BTreeMap<&str, NodeDraft>,
+    nodes: &BTreeMap<&str, NodeWrites>,
     ledgers: &BTreeMap<&str, String>,
 ) -> BTreeMap<String, String> {
     let running = snapshot.node_transitions.values().flat_map(|node| node.unfinished());
@@ -75,13 +75,13 @@ pub(crate) fn bindings(
 pub(crate) fn nodes(
     writes: &mut Vec<Write>,
     snapshot: &Snapshot,
-    nodes: BTreeMap<&str, NodeDraft>,
+    nodes: BTreeMap<&str, NodeWrites>,
     ledgers: &BTreeMap<&str, String>,
     bindings: &BTreeMap<String, String>,
 ) {
-    for (node, draft) in nodes {
+    for (node, node_writes) in nodes {
         let known = snapshot.node_transitions.get(node);
-        if draft.fence.is_none() && known.is_some_and(|known| known.spec.grants == draft.grants) {
+        if node_writes.fence.is_none() && known.is_some_and(|known| known.spec.grants == node_writes.grants) {
             continue;
         }
         // Without the Node nobody could act on it, and it would be collected at once.
@@ -90,12 +90,12 @@ pub(crate) fn nodes(
         let Some(node_uid) = known.map(|known| known.spec.node_uid.clone()).or_else(own).or_else(unknown) else {
             continue;
         };
-        let ledgers = draft.touched.iter().filter_map(|namespace| ledgers.get(namespace.as_str()));
-        let bindings = draft.added.iter().filter_map(|namespace| bindings.get(namespace));
+        let ledgers = node_writes.touched.iter().filter_map(|namespace| ledgers.get(namespace.as_str()));
+        let bindings = node_writes.added.iter().filter_map(|namespace| bindings.get(namespace));
         let needs: Vec<String> = ledgers.chain(bindings).cloned().collect();
-        let (grants, propagation) = (draft.grants, draft.propagation);
+        let (grants, propagation) = (node_writes.grants, node_writes.propagation);
         let spec = NodeTransitionSpec { node_uid, epoch: snapshot.epoch, grants, propagation };
-        let write = write::node_transition(node, known.map(|known| &known.version), spec, draft.fence);
+        let write = write::node_transition(node, known.map(|known| &known.version), spec, node_writes.fence);
         writes.push(write.needing(needs));
     }
 }

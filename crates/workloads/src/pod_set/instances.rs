@@ -39,9 +39,9 @@ impl Instance<'_> {
 }
 
 /// All of them.
-pub(crate) struct Roster<'a> {
+pub(crate) struct Instances<'a> {
     /// By id.
-    pub(crate) instances: BTreeMap<i32, Instance<'a>>,
+    pub(crate) by_id: BTreeMap<i32, Instance<'a>>,
     /// Pods that are leaving, or have ended, and whose ids have got another name.
     pub(crate) leaving: Vec<&'a PodView>,
     /// Pods that were there and are seen no more, and whose ids go: whether they are gone, only the API server can tell.
@@ -56,14 +56,14 @@ pub(crate) struct Roster<'a> {
     room: usize,
 }
 
-impl<'a> Roster<'a> {
+impl<'a> Instances<'a> {
     /// As the journal and the pods say.
     pub(crate) fn of(spec: &Spec<'a>, journal: &dyn Journal, world: &World<'a>) -> Self {
         let pods = world.pods(&spec.object.id.uid);
         let known = journal.read().into_iter();
         let instance = |record| Instance { record, pod: None, is_free: true };
-        let mut roster = Self {
-            instances: known.map(|(id, record)| (id, instance(record))).collect(),
+        let mut instances = Self {
+            by_id: known.map(|(id, record)| (id, instance(record))).collect(),
             leaving: Vec::new(),
             vanished: Vec::new(),
             used: None,
@@ -71,18 +71,18 @@ impl<'a> Roster<'a> {
             others: journal.others(),
             room: journal.room(),
         };
-        roster.let_go(spec, world);
-        roster.assign(spec, pods);
-        roster.rename(spec, pods);
-        roster.follow();
-        roster
+        instances.let_go(spec, world);
+        instances.assign(spec, pods);
+        instances.rename(spec, pods);
+        instances.follow();
+        instances
     }
 
     /// Ids whose pods have been excluded: the pods are there, and nobody's.
     fn let_go(&mut self, spec: &Spec<'_>, world: &World<'_>) {
         let unowned = world.unowned_pods(spec.namespace()).iter().filter(|pod| !pod.terminating);
         let unowned: BTreeSet<&str> = unowned.map(|pod| pod.id.name.as_str()).collect();
-        self.instances.retain(|_, instance| !unowned.contains(instance.pod_name()));
+        self.by_id.retain(|_, instance| !unowned.contains(instance.pod_name()));
     }
 
     /// Each id gets the pod that its entry names, or that says so itself; what is left gets an id of its own.
@@ -90,7 +90,7 @@ impl<'a> Roster<'a> {
         let live: Vec<&PodView> = pods.iter().copied().filter(|pod| stays(pod)).collect();
         let by_name: BTreeMap<&str, &PodView> = live.iter().map(|pod| (pod.id.name.as_str(), *pod)).collect();
         let mut left: BTreeSet<&str> = by_name.keys().copied().collect();
-        for instance in self.instances.values_mut() {
+        for instance in self.by_id.values_mut() {
             instance.pod = by_name.get(instance.pod_name()).copied();
             if let Some(pod) = instance.pod {
                 left.remove(pod.id.name.as_str());
@@ -98,25 +98,25 @@ impl<'a> Roster<'a> {
         }
         for name in left {
             let pod = by_name[name];
-            let open = |id: &i32| match self.instances.get(id) {
+            let open = |id: &i32| match self.by_id.get(id) {
                 // One that was written by somebody who keeps no names.
                 Some(instance) => instance.pod.is_none() && instance.pod_name().is_empty(),
                 None => !self.others.contains(id),
             };
             let id = spec.id_in(&pod.labels).filter(open).unwrap_or_else(|| self.unused());
             let revision = pod.labels.get(labels::CONTROLLER_REVISION_HASH).cloned().unwrap_or_default();
-            let known = self.instances.remove(&id).map(|instance| instance.record);
+            let known = self.by_id.remove(&id).map(|instance| instance.record);
             let known = known.unwrap_or_else(|| Record::of(String::new(), &revision));
             let record = Record { pod_name: name.to_owned(), ..known };
-            self.instances.insert(id, Instance { record, pod: Some(pod), is_free: false });
+            self.by_id.insert(id, Instance { record, pod: Some(pod), is_free: false });
         }
     }
 
     /// An id whose pod leaves or has ended gets the name of the next one, unless it is given up.
     fn rename(&mut self, spec: &Spec<'_>, pods: &[&'a PodView]) {
         let taken: BTreeMap<&str, &PodView> = pods.iter().map(|pod| (pod.id.name.as_str(), *pod)).collect();
-        let mut used: BTreeSet<String> = self.instances.values().map(|each| each.pod_name().to_owned()).collect();
-        for (id, instance) in &mut self.instances {
+        let mut used: BTreeSet<String> = self.by_id.values().map(|each| each.pod_name().to_owned()).collect();
+        for (id, instance) in &mut self.by_id {
             if instance.pod.is_none() && !instance.is_given_up() {
                 let known = instance.pod_name().to_owned();
                 let leaving = taken.get(known.as_str());
@@ -137,8 +137,8 @@ impl<'a> Roster<'a> {
     /// What the journal says of a pod's revision follows the pod, but for one that is to be made anew.
     fn follow(&mut self) {
         let is_made = |instance: &Instance<'_>| !instance.record.marks.to_make || instance.pod.is_some();
-        let all_made = self.instances.values().all(is_made);
-        for Instance { record, pod, .. } in self.instances.values_mut() {
+        let all_made = self.by_id.values().all(is_made);
+        for Instance { record, pod, .. } in self.by_id.values_mut() {
             let Some(pod) = pod else { continue };
             let label = pod.labels.get(labels::CONTROLLER_REVISION_HASH);
             if let Some(label) = label.filter(|label| **label != record.revision) {
@@ -157,7 +157,7 @@ impl<'a> Roster<'a> {
 
     /// The lowest id that nobody has.
     pub(crate) fn unused(&self) -> i32 {
-        let is_taken = |id: &i32| self.instances.contains_key(id) || self.others.contains(id);
+        let is_taken = |id: &i32| self.by_id.contains_key(id) || self.others.contains(id);
         (self.lowest..i32::MAX).find(|id| !is_taken(id)).unwrap_or_default()
     }
 
@@ -165,9 +165,9 @@ impl<'a> Roster<'a> {
     pub(super) fn add(&mut self, spec: &Spec<'_>, taken: &BTreeSet<&str>, revision: &str) -> i32 {
         let id = self.unused();
         self.lowest = id.saturating_add(1);
-        let instances = &self.instances;
+        let by_id = &self.by_id;
         let used = self.used.get_or_insert_with(|| {
-            let own = instances.values().map(|each| each.pod_name().to_owned());
+            let own = by_id.values().map(|each| each.pod_name().to_owned());
             own.chain(taken.iter().map(|name| (*name).to_owned())).collect()
         });
         let name = next_name(spec, id, "", used);
@@ -175,20 +175,20 @@ impl<'a> Roster<'a> {
         let is_free = !taken.contains(name.as_str());
         let mut record = Record::of(name, revision);
         record.marks.to_make = true;
-        self.instances.insert(id, Instance { record, pod: None, is_free });
+        self.by_id.insert(id, Instance { record, pod: None, is_free });
         id
     }
 
     /// Gives an id up that has no pod. `is_leaving`: its pod is seen to be on its way out, so there is nothing to ask.
     pub(super) fn give_up(&mut self, id: i32, is_leaving: bool) {
         self.lowest = self.lowest.min(id);
-        let gone = self.instances.remove(&id).filter(|_| !is_leaving).map(|instance| instance.record.pod_name);
+        let gone = self.by_id.remove(&id).filter(|_| !is_leaving).map(|instance| instance.record.pod_name);
         self.vanished.extend(gone.filter(|name| !name.is_empty()));
     }
 
     /// The id's pod is removed, and none is made in its place.
     pub(super) fn mark_scale_in(&mut self, id: i32) {
-        if let Some(instance) = self.instances.get_mut(&id) {
+        if let Some(instance) = self.by_id.get_mut(&id) {
             instance.record.marks.scale_in = true;
             // Nobody makes a pod for an id that is given up.
             instance.is_free = false;
@@ -197,7 +197,7 @@ impl<'a> Roster<'a> {
 
     /// The id's pod is removed and made anew, of this revision if it is given.
     pub(super) fn mark_recreate(&mut self, id: i32, revision: Option<&str>) {
-        if let Some(Instance { record, .. }) = self.instances.get_mut(&id) {
+        if let Some(Instance { record, .. }) = self.by_id.get_mut(&id) {
             if let Some(revision) = revision {
                 revision.clone_into(&mut record.revision);
             }
@@ -206,13 +206,13 @@ impl<'a> Roster<'a> {
     }
 
     pub(super) fn set_revision(&mut self, id: i32, revision: &str) {
-        if let Some(instance) = self.instances.get_mut(&id) {
+        if let Some(instance) = self.by_id.get_mut(&id) {
             revision.clone_into(&mut instance.record.revision);
         }
     }
 
     pub(crate) fn pod(&self, id: i32) -> Option<&'a PodView> {
-        self.instances.get(&id).and_then(|instance| instance.pod)
+        self.by_id.get(&id).and_then(|instance| instance.pod)
     }
 
     /// How many ids the journal has room for, those of others included.
@@ -222,7 +222,7 @@ impl<'a> Roster<'a> {
 
     /// How many more it has room for.
     pub(super) fn free_room(&self) -> usize {
-        self.room.saturating_sub(self.instances.len() + self.others.len())
+        self.room.saturating_sub(self.by_id.len() + self.others.len())
     }
 
     /// Whether it has room for no more.
@@ -232,7 +232,7 @@ impl<'a> Roster<'a> {
 
     /// What the journal is to say.
     pub(super) fn records(&self) -> BTreeMap<i32, &Record> {
-        self.instances.iter().map(|(id, instance)| (*id, &instance.record)).collect()
+        self.by_id.iter().map(|(id, instance)| (*id, &instance.record)).collect()
     }
 }
 

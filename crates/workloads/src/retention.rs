@@ -22,7 +22,7 @@ pub const MOST_MIB: usize = 128;
 
 /// Which workloads have opted in, as far as they were seen, and how much is kept of each namespace.
 #[derive(Clone, Debug)]
-pub struct Interest {
+pub struct Retention {
     /// Their uids.
     opted: HashSet<String>,
     /// Bytes that are kept of a namespace at most.
@@ -47,13 +47,13 @@ impl Share {
     }
 }
 
-impl Default for Interest {
+impl Default for Retention {
     fn default() -> Self {
         Self::bounded(MOST_MIB << 20)
     }
 }
 
-impl Interest {
+impl Retention {
     /// One that keeps so many bytes of a namespace.
     #[must_use]
     pub fn bounded(most: usize) -> Self {
@@ -83,9 +83,9 @@ impl Interest {
     /// The same of these objects, whoever has read them.
     #[must_use]
     pub fn full_of(objects: &[Arc<Object>]) -> BTreeSet<String> {
-        let mut interest = Self::default();
-        interest.keep_only(objects);
-        interest.full()
+        let mut retention = Self::default();
+        retention.keep_only(objects);
+        retention.full()
     }
 
     /// Counts what is kept of the object; says how much that is, and whether it is too much.
@@ -280,7 +280,7 @@ mod tests {
     fn who_has_not_opted_in_is_short_and_its_revision_is_the_same() {
         let annotations = json!({"annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}", "deployment.kubernetes.io/revision": "3"}});
         let whole = object("Deployment", "web", &annotations);
-        let short = Interest::default().view(whole.clone());
+        let short = Retention::default().view(whole.clone());
         let template = |object: &Object| object.template().unwrap().clone();
         assert!(template(&whole).has_content() && !template(&short).has_content());
         assert_eq!(template(&short).revision(), template(&whole).revision());
@@ -289,23 +289,23 @@ mod tests {
             [json!({"annotations": {"hitless.dev/update": "in-place"}}), json!({"labels": {"hitless.dev/live": "x"}})]
         {
             let whole = part(&marked);
-            assert_eq!(Interest::default().view(whole.clone()), whole, "something of ours is on it");
+            assert_eq!(Retention::default().view(whole.clone()), whole, "something of ours is on it");
         }
     }
 
     #[test]
     fn parts_are_whole_as_long_as_their_workload_has_opted_in_and_too_short_if_they_came_before() {
-        let mut interest = Interest::default();
+        let mut retention = Retention::default();
         let whole = part(&json!({}));
-        let short = interest.view(whole.clone());
-        let deployment = interest.view(opted());
+        let short = retention.view(whole.clone());
+        let deployment = retention.view(opted());
         let none = BTreeSet::new();
         assert_eq!(too_short([&deployment, &short].into_iter(), &none), [&short.id]);
-        assert_eq!(interest.view(whole.clone()), whole);
+        assert_eq!(retention.view(whole.clone()), whole);
         assert!(too_short([&deployment, &whole].into_iter(), &none).is_empty());
-        let foreign = interest.view(object("Deployment", "web", &json!({})));
+        let foreign = retention.view(object("Deployment", "web", &json!({})));
         assert!(too_short([&foreign, &short].into_iter(), &none).is_empty(), "it has opted in no more");
-        assert_eq!(interest.view(whole), short);
+        assert_eq!(retention.view(whole), short);
     }
 
     const BOUND: usize = 1 << 20;
@@ -322,51 +322,51 @@ mod tests {
     /// 1.4 MB in one string are few values, so no object of these is too large by itself.
     #[test]
     fn of_a_namespace_no_more_is_kept_than_the_bound_and_of_others_all() {
-        let mut interest = Interest::bounded(BOUND);
+        let mut retention = Retention::bounded(BOUND);
         let all: Vec<Arc<Object>> =
-            (0..200).map(|number| Arc::new(interest.view(long("loud", &number.to_string())))).collect();
+            (0..200).map(|number| Arc::new(retention.view(long("loud", &number.to_string())))).collect();
         let kept: usize = all.iter().filter(|object| !object.is_omitted()).map(|object| object.memory).sum();
         assert!(kept <= BOUND && kept > BOUND - 60_000, "{kept}");
         let left: Vec<&Arc<Object>> = all.iter().filter(|object| object.is_omitted()).collect();
         assert!(left.iter().all(|object| object.opt_in() == OptIn::InPlaceOnly && object.annotations.is_empty()));
-        let quiet = interest.view(long("quiet", "web"));
+        let quiet = retention.view(long("quiet", "web"));
         assert!(quiet.template().unwrap().has_content());
-        assert_eq!(interest.full(), ["loud".to_owned()].into());
+        assert_eq!(retention.full(), ["loud".to_owned()].into());
         let objects = || all.iter().map(|object| &**object).chain([&quiet]);
-        assert!(too_short(objects(), &interest.full()).is_empty(), "to read them again would not help");
+        assert!(too_short(objects(), &retention.full()).is_empty(), "to read them again would not help");
         // What is seen again is not counted twice.
-        let _ = interest.view(long("quiet", "web"));
-        assert_eq!(interest.full(), ["loud".to_owned()].into());
+        let _ = retention.view(long("quiet", "web"));
+        assert_eq!(retention.full(), ["loud".to_owned()].into());
     }
 
     #[test]
     fn once_enough_objects_are_gone_the_others_are_read_again_and_kept() {
-        let mut interest = Interest::bounded(180_000);
-        let view = |interest: &mut Interest, name: &str| Arc::new(interest.view(long("loud", name)));
-        let mut all: Vec<Arc<Object>> = ["a", "b", "c", "d"].iter().map(|name| view(&mut interest, name)).collect();
-        interest.keep_only(&all);
-        assert!(!interest.full().is_empty() && !all[1].is_omitted() && all[3].is_omitted());
+        let mut retention = Retention::bounded(180_000);
+        let view = |retention: &mut Retention, name: &str| Arc::new(retention.view(long("loud", name)));
+        let mut all: Vec<Arc<Object>> = ["a", "b", "c", "d"].iter().map(|name| view(&mut retention, name)).collect();
+        retention.keep_only(&all);
+        assert!(!retention.full().is_empty() && !all[1].is_omitted() && all[3].is_omitted());
         all.drain(..2);
-        interest.keep_only(&all);
-        assert!(interest.full().is_empty());
-        let short = too_short(all.iter().map(|object| &**object), &interest.full());
+        retention.keep_only(&all);
+        assert!(retention.full().is_empty());
+        let short = too_short(all.iter().map(|object| &**object), &retention.full());
         assert_eq!(short, [&all[1].id]);
-        all[1] = view(&mut interest, "d");
-        assert!(!all[1].is_omitted() && too_short(all.iter().map(|object| &**object), &interest.full()).is_empty());
+        all[1] = view(&mut retention, "d");
+        assert!(!all[1].is_omitted() && too_short(all.iter().map(|object| &**object), &retention.full()).is_empty());
     }
 
     #[test]
     fn what_nothing_is_done_for_counts_as_what_is_kept_of_it() {
         let whole = Object { annotations: BTreeMap::new(), ..long("shop", "web") };
-        let mut interest = Interest::bounded(BOUND);
+        let mut retention = Retention::bounded(BOUND);
         for number in 0..100 {
             let mut other = whole.clone();
             other.id.uid = format!("u{number}");
-            assert!(!interest.view(other).is_omitted());
+            assert!(!retention.view(other).is_omitted());
         }
         // The command line has them as the API server does.
-        let mut unread = Interest::bounded(20_000);
+        let mut unread = Retention::bounded(20_000);
         unread.keep_only(&[Arc::new(whole)]);
-        assert!(interest.full().is_empty() && unread.full().is_empty());
+        assert!(retention.full().is_empty() && unread.full().is_empty());
     }
 }

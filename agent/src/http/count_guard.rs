@@ -11,12 +11,12 @@ pub(super) type Counts<K> = Arc<Mutex<HashMap<K, usize>>>;
 
 /// One of them, until it is dropped.
 #[derive(Debug)]
-pub struct Counted<K: Eq + Hash> {
+pub struct CountGuard<K: Eq + Hash> {
     of: K,
     counts: Counts<K>,
 }
 
-impl<K: Clone + Eq + Hash> Counted<K> {
+impl<K: Clone + Eq + Hash> CountGuard<K> {
     /// One more.
     pub(super) fn new(counts: &Counts<K>, of: &K) -> Self {
         *lock(counts).entry(of.clone()).or_default() += 1;
@@ -44,7 +44,7 @@ impl<K: Clone + Eq + Hash> Counted<K> {
     }
 }
 
-impl<K: Eq + Hash> Drop for Counted<K> {
+impl<K: Eq + Hash> Drop for CountGuard<K> {
     fn drop(&mut self) {
         let mut counts = lock(&self.counts);
         if let Some(own) = counts.get_mut(&self.of) {

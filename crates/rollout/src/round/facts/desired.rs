@@ -1,4 +1,4 @@
-//! What is wished: by workloads, and by requests for their pods.
+//! What is wanted: by workloads, and by requests for their pods.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -7,8 +7,8 @@ use hitless_api::names::annotations;
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, GrantOp, ObjectRef, Outcome, Transition};
 use hitless_workloads::{
-    Holder, Obstacle, OptIn, Plan, PodIntent, PodWish, REQUESTS, Removal, RequestContext, RequestKind, Stage, Template,
-    World, image, restart,
+    DesiredOperation, Holder, Obstacle, OptIn, Plan, PodIntent, REQUESTS, Removal, RequestContext, RequestKind, Stage,
+    Template, World, image, restart,
 };
 use jiff::Timestamp;
 
@@ -18,7 +18,7 @@ use crate::snapshot::{AgentState, Snapshot};
 
 /// What one pod needs.
 #[derive(Clone)]
-pub(crate) struct Wish<'a> {
+pub(crate) struct PodOperation<'a> {
     pub(crate) pod: &'a PodView,
     pub(crate) intent: Result<PodIntent, Obstacle>,
     /// Index of the plan of the workload that it belongs to, if that is looked after.
@@ -35,9 +35,9 @@ pub(crate) struct Wish<'a> {
     pub(crate) removal: Option<Removal>,
 }
 
-impl<'a> Wish<'a> {
-    pub(crate) fn of(wish: PodWish, pod: &'a PodView, workload: Option<usize>) -> Self {
-        let PodWish { pod: _, intent, rank, delay_seconds, asked_by, ends, removal } = wish;
+impl<'a> PodOperation<'a> {
+    pub(crate) fn of(wanted: DesiredOperation, pod: &'a PodView, workload: Option<usize>) -> Self {
+        let DesiredOperation { pod: _, intent, rank, delay_seconds, asked_by, ends, removal } = wanted;
         Self { pod, intent, workload, rank, delay_seconds, asked_by, ends, removal }
     }
 
@@ -68,10 +68,10 @@ impl<'a> Wish<'a> {
     }
 }
 
-/// All wishes, and the indices to look things up.
-pub(crate) struct Wishes<'a> {
+/// All desired operations, and the indices to look things up.
+pub(crate) struct DesiredState<'a> {
     pub(crate) plans: Vec<Plan>,
-    pub(crate) by_pod: HashMap<&'a str, Wish<'a>>,
+    pub(crate) by_pod: HashMap<&'a str, PodOperation<'a>>,
     pub(crate) pods: HashMap<&'a str, &'a PodView>,
     pub(crate) world: World<'a>,
     /// Index of the plan by uid of the workload.
@@ -82,7 +82,7 @@ pub(crate) struct Wishes<'a> {
     now: Timestamp,
 }
 
-impl<'a> Wishes<'a> {
+impl<'a> DesiredState<'a> {
     /// What requests are derived from.
     pub(crate) fn context<'s>(&'s self, plan_of: &'s dyn Fn(&PodView) -> Option<&'s Plan>) -> RequestContext<'s, 'a> {
         let Snapshot { pods, unreadable, left, .. } = self.snapshot;
@@ -105,9 +105,9 @@ impl<'a> Wishes<'a> {
         self.by_workload.get(&self.owner(pod)?.uid).copied()
     }
 
-    /// The template of the workload that the wish is for.
-    pub(crate) fn template_of(&self, wish: &Wish<'_>) -> Option<&Template> {
-        let plan = self.plans.get(wish.workload?)?;
+    /// The template of the workload that the operation is for.
+    pub(crate) fn template_of(&self, wanted: &PodOperation<'_>) -> Option<&Template> {
+        let plan = self.plans.get(wanted.workload?)?;
         self.world.object(&plan.workload.uid)?.template()
     }
 
@@ -181,7 +181,7 @@ impl<'a> Wishes<'a> {
         images.filter_map(|image| Some((image::unpinned(image), image::digest_of(image)?.to_owned()))).collect()
     }
 
-    /// Whether what the grant leads to is still wished.
+    /// Whether what the grant leads to is still wanted.
     pub(crate) fn wants(&self, grant: &Grant) -> bool {
         if let Some(revision) = target(grant) {
             let plan = self.workload_of_grant(grant).map(|index| &self.plans[index]);
@@ -191,7 +191,7 @@ impl<'a> Wishes<'a> {
         if grant.op == GrantOp::Drain {
             // A companion that has begun to leave goes, and so does a pod of a workload that nobody looks after any more.
             let goes = |pod: &'a PodView| companion::is_companion(pod) || self.workload_of(pod).is_none();
-            return pod.is_none_or(goes) || self.is_the_wish(grant);
+            return pod.is_none_or(goes) || self.is_desired(grant);
         }
         let context = self.context(&|_| None);
         REQUESTS.iter().filter(|kind| self.judges(**kind)).any(|kind| kind.wants(grant, pod, &context))
@@ -203,25 +203,25 @@ impl<'a> Wishes<'a> {
     }
 
     /// Whether the pod needs an operation now that can be done, and it is another one.
-    pub(crate) fn has_another_wish(&self, grant: &Grant) -> bool {
-        let wish = self.by_pod.get(grant.pod.uid.as_str());
-        wish.and_then(|wish| wish.intent.as_ref().ok()).is_some_and(|intent| intent.id() != grant.id)
+    pub(crate) fn wants_another(&self, grant: &Grant) -> bool {
+        let wanted = self.by_pod.get(grant.pod.uid.as_str());
+        wanted.and_then(|wanted| wanted.intent.as_ref().ok()).is_some_and(|intent| intent.id() != grant.id)
     }
 
     /// Whether it is the very operation that the pod needs now.
-    pub(crate) fn is_the_wish(&self, grant: &Grant) -> bool {
-        let wish = self.by_pod.get(grant.pod.uid.as_str());
-        wish.and_then(|wish| wish.intent.as_ref().ok()).is_some_and(|intent| intent.id() == grant.id)
+    pub(crate) fn is_desired(&self, grant: &Grant) -> bool {
+        let wanted = self.by_pod.get(grant.pod.uid.as_str());
+        wanted.and_then(|wanted| wanted.intent.as_ref().ok()).is_some_and(|intent| intent.id() == grant.id)
     }
 }
 
 /// Every operation that a pod needs or has; for a pod that has none, the one that [`PodIntent::assumed`] names.
 pub(crate) fn operations(snapshot: &Snapshot, now: Timestamp) -> Vec<(&PodView, String)> {
-    let wishes = derive(snapshot, &Images::new(snapshot, now), now);
-    let needed = wishes.by_pod.values().filter_map(|wish| Some((wish.pod, wish.intent.as_ref().ok()?.id())));
+    let desired = derive(snapshot, &Images::new(snapshot, now), now);
+    let needed = desired.by_pod.values().filter_map(|wanted| Some((wanted.pod, wanted.intent.as_ref().ok()?.id())));
     let granted = snapshot.node_transitions.values().flat_map(|node| &node.spec.grants);
-    let granted = granted.filter_map(|grant| Some((*wishes.pods.get(grant.pod.uid.as_str())?, grant.id.clone())));
-    let others = snapshot.pods.iter().filter(|pod| !wishes.by_pod.contains_key(pod.id.uid.as_str()));
+    let granted = granted.filter_map(|grant| Some((*desired.pods.get(grant.pod.uid.as_str())?, grant.id.clone())));
+    let others = snapshot.pods.iter().filter(|pod| !desired.by_pod.contains_key(pod.id.uid.as_str()));
     needed.chain(granted).chain(others.map(|pod| (&**pod, PodIntent::assumed(pod).id()))).collect()
 }
 
@@ -240,7 +240,7 @@ pub(crate) fn target(grant: &Grant) -> Option<&str> {
 }
 
 /// `images` tells which digest is meant where an operation pins it.
-pub(crate) fn derive<'a>(snapshot: &'a Snapshot, images: &Images<'a>, now: Timestamp) -> Wishes<'a> {
+pub(crate) fn derive<'a>(snapshot: &'a Snapshot, images: &Images<'a>, now: Timestamp) -> DesiredState<'a> {
     let pods: HashMap<&str, &PodView> = snapshot.pods.iter().map(|pod| (pod.id.uid.as_str(), &**pod)).collect();
     let refused = snapshot.own_writes.refused.iter().map(|(key, refusal)| (key.clone(), refusal.words.clone()));
     let world = world(snapshot)
@@ -252,18 +252,18 @@ pub(crate) fn derive<'a>(snapshot: &'a Snapshot, images: &Images<'a>, now: Times
     let plans = world.plans();
     let by_workload = plans.iter().enumerate().map(|(index, plan)| (plan.workload.uid.clone(), index)).collect();
     let granted = granted(snapshot);
-    let mut wishes = Wishes { plans, by_pod: HashMap::new(), pods, world, by_workload, snapshot, granted, now };
-    for (index, plan) in wishes.plans.iter().enumerate() {
-        for wish in &plan.wishes {
-            if let Some((uid, pod)) = wishes.pods.get_key_value(wish.pod.uid.as_str()) {
-                wishes.by_pod.insert(uid, Wish::of(wish.clone(), pod, Some(index)));
+    let mut desired = DesiredState { plans, by_pod: HashMap::new(), pods, world, by_workload, snapshot, granted, now };
+    for (index, plan) in desired.plans.iter().enumerate() {
+        for wanted in &plan.desired {
+            if let Some((uid, pod)) = desired.pods.get_key_value(wanted.pod.uid.as_str()) {
+                desired.by_pod.insert(uid, PodOperation::of(wanted.clone(), pod, Some(index)));
             }
         }
     }
-    // What the workload wishes comes first: a request goes along in the same operation or waits for it.
-    let (requested, kept) = requested(&wishes);
-    for (goes_first, wish) in requested {
-        let Some((uid, pod)) = wishes.pods.get_key_value(wish.pod.uid.as_str()) else { continue };
+    // What the workload wants comes first: a request goes along in the same operation or waits for it.
+    let (requested, kept) = requested(&desired);
+    for (goes_first, wanted) in requested {
+        let Some((uid, pod)) = desired.pods.get_key_value(wanted.pod.uid.as_str()) else { continue };
         let (uid, pod) = (*uid, *pod);
         // It is there for a while only, and would leave while the pod is away that it stands in for.
         if companion::is_companion(pod) {
@@ -271,31 +271,31 @@ pub(crate) fn derive<'a>(snapshot: &'a Snapshot, images: &Images<'a>, now: Times
         }
         if goes_first {
             // It is no part of what its workload does: neither waits for the other's order, images or failures.
-            wishes.by_pod.insert(uid, Wish::of(wish, pod, None));
+            desired.by_pod.insert(uid, PodOperation::of(wanted, pod, None));
             continue;
         }
-        let workload = wishes.workload_of(pod);
-        wishes.by_pod.entry(uid).or_insert_with(|| Wish::of(wish, pod, workload));
+        let workload = desired.workload_of(pod);
+        desired.by_pod.entry(uid).or_insert_with(|| PodOperation::of(wanted, pod, workload));
     }
     for uid in kept {
-        if let Some(wish) = wishes.by_pod.get_mut(uid.as_str()).filter(|wish| wish.changes_token()) {
-            wish.intent = Err(Obstacle::RestartNotRecorded);
+        if let Some(wanted) = desired.by_pod.get_mut(uid.as_str()).filter(|wanted| wanted.changes_token()) {
+            wanted.intent = Err(Obstacle::RestartNotRecorded);
         }
     }
-    pin(&mut wishes, images);
-    wishes
+    pin(&mut desired, images);
+    desired
 }
 
-/// What is requested, with whether it comes before what workloads wish, and uids of pods whose token is evidence that no request's
+/// What is requested, with whether it comes before what workloads want, and uids of pods whose token is evidence that no request's
 /// object has recorded yet.
-fn requested(wishes: &Wishes<'_>) -> (Vec<(bool, PodWish)>, Vec<String>) {
-    let plan_of = |pod: &PodView| wishes.plan_of(pod);
-    let context = wishes.context(&plan_of);
-    let kinds = REQUESTS.iter().filter(|kind| wishes.snapshot.serves(Holder::Request(**kind)));
+fn requested(desired: &DesiredState<'_>) -> (Vec<(bool, DesiredOperation)>, Vec<String>) {
+    let plan_of = |pod: &PodView| desired.plan_of(pod);
+    let context = desired.context(&plan_of);
+    let kinds = REQUESTS.iter().filter(|kind| desired.snapshot.serves(Holder::Request(**kind)));
     let requested =
-        kinds.flat_map(|kind| kind.wishes(&context).into_iter().map(|wish| (kind.goes_first(), wish))).collect();
+        kinds.flat_map(|kind| kind.desired(&context).into_iter().map(|wanted| (kind.goes_first(), wanted))).collect();
     let keeps = |pod: &&PodView| REQUESTS.iter().any(|kind| kind.keeps_token(pod, &context));
-    let kept = wishes.pods.values().copied().filter(keeps).map(|pod| pod.id.uid.clone()).collect();
+    let kept = desired.pods.values().copied().filter(keeps).map(|pod| pod.id.uid.clone()).collect();
     (requested, kept)
 }
 
@@ -306,22 +306,22 @@ fn granted(snapshot: &Snapshot) -> HashMap<&str, &str> {
 }
 
 /// Images by digest, where that is needed.
-fn pin(wishes: &mut Wishes<'_>, images: &Images<'_>) {
+fn pin(desired: &mut DesiredState<'_>, images: &Images<'_>) {
     let mut by_workload: BTreeMap<usize, BTreeMap<String, String>> = BTreeMap::new();
     let mut pinned: Vec<(&str, PodIntent)> = Vec::new();
-    for (uid, wish) in &wishes.by_pod {
-        let Ok(intent) = &wish.intent else { continue };
+    for (uid, wanted) in &desired.by_pod {
+        let Ok(intent) = &wanted.intent else { continue };
         let mut chosen = |reference: &str| {
-            let workload = wish.workload?;
-            by_workload.entry(workload).or_insert_with(|| wishes.chosen(workload)).get(reference).cloned()
+            let workload = wanted.workload?;
+            by_workload.entry(workload).or_insert_with(|| desired.chosen(workload)).get(reference).cloned()
         };
-        let renamed = images.renamed(wish.pod, intent);
+        let renamed = images.renamed(wanted.pod, intent);
         let meant = renamed.as_ref().unwrap_or(intent);
-        pinned.extend(images.pinned(wish.pod, meant, &mut chosen).or(renamed.clone()).map(|intent| (*uid, intent)));
+        pinned.extend(images.pinned(wanted.pod, meant, &mut chosen).or(renamed.clone()).map(|intent| (*uid, intent)));
     }
     for (uid, intent) in pinned {
-        if let Some(wish) = wishes.by_pod.get_mut(uid) {
-            wish.intent = Ok(intent);
+        if let Some(wanted) = desired.by_pod.get_mut(uid) {
+            wanted.intent = Ok(intent);
         }
     }
 }
