@@ -160,7 +160,7 @@ impl Passed {
 /// Where to put things back, and with whose rights.
 pub struct Restorer {
     client: Client,
-    components: Vec<Component>,
+    components: Vec<&'static Component>,
     /// `None`: all of them.
     namespace: Option<String>,
     leaves_workloads: bool,
@@ -170,7 +170,7 @@ pub struct Restorer {
 impl Restorer {
     /// In all namespaces, for the kinds of these components.
     #[must_use]
-    pub fn new(client: Client, components: Vec<Component>, writes: Writes) -> Self {
+    pub fn new(client: Client, components: Vec<&'static Component>, writes: Writes) -> Self {
         Self { client, components, namespace: None, leaves_workloads: false, writes }
     }
 
@@ -260,7 +260,7 @@ mod tests {
             let body = Body::from(body.to_string().into_bytes());
             std::future::ready(http::Response::builder().status(code).body(body))
         });
-        let restorer = Restorer::new(Client::new(service, "default"), vec![Component::Base], Writes::default());
+        let restorer = Restorer::new(Client::new(service, "default"), Vec::new(), Writes::default());
         let passed = restorer.pass().await;
         assert_eq!((passed.changed.len(), raised.load(Ordering::Relaxed)), (1, 1));
         assert!(

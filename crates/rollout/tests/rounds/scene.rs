@@ -13,7 +13,7 @@ use hitless_rollout::prefetch::{NamePool, NodeImages};
 use hitless_rollout::round::write::{ledger_content, node_content};
 use hitless_rollout::round::{Round, round};
 use hitless_rollout::snapshot::{AgentState, NodeTransitionView, NodeView, Snapshot, Version};
-use hitless_workloads::{Component, Installed, Object, Write, registry};
+use hitless_workloads::{COMPONENTS, Installed, Object, Write, registry};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
@@ -70,7 +70,7 @@ pub(crate) fn snapshot(objects: &[Value], pod: PodView, images: &[&str]) -> Snap
         ..Snapshot::default()
     }
     .with_pods(vec![Arc::new(pod)])
-    .leaving_alone(&Installed::with(&[Component::KusionStack]), PresentManagers::default())
+    .leaving_alone(&Installed::with(&COMPONENTS), PresentManagers::default())
 }
 
 /// The node's NodeTransition, with these grants and reports of its agent.

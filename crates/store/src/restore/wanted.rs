@@ -36,10 +36,10 @@ pub(super) fn delete(pods: &[Arc<PodView>]) -> impl Iterator<Item = Restore> {
 /// Which resources may have something of ours. What workloads consist of comes before the workloads: one that is let go may need any of
 /// its parts.
 pub(super) fn resources(
-    components: &[Component],
+    components: &[&'static Component],
 ) -> impl Iterator<Item = (&'static dyn Kind, &'static Resource)> + use<> {
     let installed = Installed::with(components);
-    let resources = registry::resources_of(&installed);
+    let resources = installed.resources();
     let of_workloads = resources.filter_map(|(holder, resource)| Some((holder.workload()?, resource)));
     let mut all: Vec<_> = of_workloads.filter(|(_, resource)| !resource.uninstall_verbs.is_empty()).collect();
     all.sort_by_key(|(_, resource)| registry::of_workload(&resource.group_kind).is_some());
@@ -84,6 +84,7 @@ fn closed(service: &ServiceView) -> Restore {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hitless_workloads::COMPONENTS;
     use k8s_openapi::api::core::v1::{Pod, Service};
     use serde::de::DeserializeOwned;
     use serde_json::{Value, json};
@@ -147,7 +148,7 @@ mod tests {
         let of = |resource: &'static Resource, kind: &dyn Kind, name: &str, rest: &Value| {
             kind.read(&resource.group_kind, object(name, rest)).unwrap()
         };
-        let wanted: Vec<(String, &str)> = resources(&[Component::Base, Component::KusionStack])
+        let wanted: Vec<(String, &str)> = resources(&COMPONENTS)
             .flat_map(|(kind, resource)| {
                 let objects = match resource.plural {
                     "replicasets" => vec![

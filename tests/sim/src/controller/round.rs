@@ -9,7 +9,7 @@ use hitless_api::names::DEFAULT_SYSTEM_NAMESPACE;
 use hitless_rollout::round::write::{ledger_of, service};
 use hitless_rollout::round::{Read, Step, under_way};
 use hitless_rollout::snapshot::{Evidence, LedgerView, LeftOut, Namespaces, NodeTransitionView, Unread, is_ours};
-use hitless_workloads::{Component, Installed, Write};
+use hitless_workloads::{COMPONENTS, Installed, Write};
 use jiff::Timestamp;
 
 use super::{Controller, DEBOUNCE, Doing};
@@ -45,7 +45,7 @@ impl Controller {
             }
         }
         if ground.has_operators || ground.has_jobs {
-            self.snapshot.installed = Arc::new(Installed::with(&[Component::KusionStack]));
+            self.snapshot.installed = Arc::new(Installed::with(&COMPONENTS));
         }
         self.snapshot.drain_policies.clone_from(&ground.server.drain_policies);
         self.snapshot.bindings.clone_from(&ground.server.bindings);
