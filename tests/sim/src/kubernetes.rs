@@ -8,13 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use hitless_agent::view::NodePod;
 use hitless_api::lifecycle::{CONTROL, LifecycleView};
 use hitless_api::names::{self, labels};
-use hitless_api::pod::{Conditions, ContainerSpec, ContainerView, Place, PodView};
-use hitless_api::shared::Shared;
+use hitless_api::pod::{ContainerSpec, ContainerView, Place, PodView};
 use hitless_api::{ObjectRef, PodRef, PullPolicy};
 use hitless_rollout::prefetch::PrefetchState;
 use hitless_rollout::snapshot::NodeView;
 use hitless_workloads::{Body, Object as View, Template};
 use hitless_world::kubelet::set_condition;
+use hitless_world::objects;
 
 use crate::balancer;
 use crate::clock::{MS, Micros, NEVER, SECOND};
@@ -289,41 +289,12 @@ fn install_agent_pod(node: usize, ground: &mut Ground) {
 }
 
 fn empty(id: PodRef) -> NodePod {
-    let ip = Some(balancer::ip(&id.uid).to_string());
-    let view = PodView {
-        id,
-        resource_version: String::new(),
-        generation: 1,
-        observed_generation: 0,
-        labels: Shared::default(),
-        annotations: Shared::default(),
-        owner: None,
-        node: None,
-        containers: Vec::new(),
-        init: None,
-        pull_identity: hitless_api::PullIdentity::default(),
-        conditions: Conditions::default(),
-        gated: false,
-        host_network: false,
-        runtime_class: None,
-        grace_seconds: 30,
-        terminating: false,
-        finished: false,
-        ip,
-        created: None,
-        lifecycle: None,
-        claims: Vec::new(),
-    };
-    let grace = std::time::Duration::from_secs(30);
-    NodePod {
-        view,
-        has_labels: true,
-        has_annotations: false,
-        ips: Vec::new(),
-        pre_stop: BTreeMap::new(),
-        readiness: BTreeMap::new(),
-        grace,
-    }
+    let ip = balancer::ip(&id.uid).to_string();
+    let mut pod = NodePod::from(&objects::Pod::new(&id.namespace, &id.name).uid(&id.uid).object());
+    pod.view.resource_version.clear();
+    (pod.view.generation, pod.view.ip) = (1, Some(ip));
+    pod.has_labels = true;
+    pod
 }
 
 /// A pod as a ReplicaSet makes it.
