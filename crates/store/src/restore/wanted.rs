@@ -30,7 +30,7 @@ pub(super) fn raise(pods: &[Arc<PodView>]) -> impl Iterator<Item = Restore> {
 /// Pods that fetch images.
 pub(super) fn delete(pods: &[Arc<PodView>]) -> impl Iterator<Item = Restore> {
     let ours = pods.iter().filter(|pod| pod.labels.contains_key(labels::PREFETCH) && !pod.terminating);
-    ours.map(|pod| Restore::Delete(pod.id.clone()))
+    ours.map(|pod| Restore::delete(&pod.id))
 }
 
 /// Which resources may have something of ours. What workloads consist of comes before the workloads: one that is let go may need any of
@@ -48,7 +48,7 @@ pub(super) fn resources(
 
 /// A workload is let go.
 pub(super) fn release(kind: &dyn Kind, object: &Object) -> Option<Restore> {
-    kind.release(object).map(|write| Restore::Workload(Box::new(write)))
+    kind.release(object).map(|write| Restore::Write(Box::new(write)))
 }
 
 /// Services that were opened for a Hold.
@@ -78,7 +78,7 @@ pub(super) fn close_ended(
 }
 
 fn closed(service: &ServiceView) -> Restore {
-    Restore::Close(Box::new(service::close(service)))
+    Restore::Write(Box::new(service::close(service)))
 }
 
 #[cfg(test)]
@@ -129,7 +129,7 @@ mod tests {
         let ours = json!({"metadata": {"labels": {"hitless.dev/prefetch": "0123"}}});
         let pods = [pod("ours", false, None, &ours), pod("theirs", false, None, &json!({}))];
         let wanted: Vec<Restore> = delete(&pods).collect();
-        assert!(matches!(&wanted[..], [Restore::Delete(pod)] if pod.name == "ours"), "{wanted:?}");
+        assert!(matches!(&wanted[..], [Restore::Write(write)] if write.on.name == "ours"), "{wanted:?}");
     }
 
     #[test]
@@ -139,7 +139,7 @@ mod tests {
         let services = [service("open", &marked), service("own", &json!({"spec": {"publishNotReadyAddresses": true}}))];
         let closed: Vec<Restore> = close(&services).collect();
         assert!(
-            matches!(&closed[..], [Restore::Close(write)] if write.on.name == "open" && service::content(write) == Some((false, None)))
+            matches!(&closed[..], [Restore::Write(write)] if write.on.name == "open" && service::content(write) == Some((false, None)))
         );
     }
 
@@ -173,7 +173,7 @@ mod tests {
                 objects.iter().filter_map(|object| release(kind, object)).collect::<Vec<_>>()
             })
             .map(|restore| match restore {
-                Restore::Workload(write) => (write.on.name, write.verb),
+                Restore::Write(write) => (write.on.name, write.verb),
                 other => panic!("{other:?}"),
             })
             .collect();
@@ -207,7 +207,7 @@ mod tests {
         let live = ["about-to-go.h".to_owned()].into();
         let closed: Vec<String> = close_ended(&services, &pods, &live, now.parse().unwrap())
             .map(|restore| match restore {
-                Restore::Close(write) => write.on.name,
+                Restore::Write(write) => write.on.name,
                 other => panic!("{other:?}"),
             })
             .collect();
