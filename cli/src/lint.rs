@@ -29,6 +29,7 @@ use crate::files::{self, Misread, Object, Unreadable};
 use crate::output::show;
 use crate::source::{self, Scope};
 use finding::{Finding, Report};
+pub(crate) use nearest::nearest;
 use object::LimitObject;
 use pods::Pods;
 

@@ -41,6 +41,7 @@ use hitless_rollout::reload::Uses;
 use hitless_rollout::round::{Read, Round, round};
 use hitless_rollout::snapshot::{Evidence, Namespaces};
 
+use answers::answered;
 use approval_calls::ApprovalCalls;
 use epoch_repair::LeaseEpoch;
 use event_debounce::EventDebounce;
@@ -192,7 +193,7 @@ impl Controller {
 
         let start = Instant::now();
         let round = round(&snapshot, &mut memory.gate_cache, now);
-        self.metrics.decided(&round, start.elapsed());
+        self.metrics.decided(&snapshot, &round, start.elapsed(), now);
         if let Some(later) = round.deposed {
             return self.lease_epoch.later_epoch_found(later_epoch_since, leadership, later).await;
         }

@@ -8,50 +8,14 @@ use hitless_api::{
 use hitless_rollout::guard::Guards;
 use hitless_workloads::KINDS;
 use kube::CustomResourceExt;
-use serde::Serialize;
 
 use super::facts::{Facts, Program, Seen};
-use super::{agents, helpers, surroundings};
+use super::finding::Finding;
+use super::{agents, helpers, opt_in, surroundings};
 use crate::output;
 
-/// How bad it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Level {
-    Ok,
-    Warning,
-    Error,
-}
-
-/// One thing that was looked at.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Finding {
-    pub(crate) level: Level,
-    pub(crate) what: String,
-    /// What follows from that.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub(crate) why: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub(crate) to_do: String,
-}
-
-impl Finding {
-    pub(super) fn ok(what: impl Into<String>) -> Self {
-        Self { level: Level::Ok, what: what.into(), why: String::new(), to_do: String::new() }
-    }
-
-    pub(super) fn warning(what: impl Into<String>, why: impl Into<String>, to_do: impl Into<String>) -> Self {
-        Self { level: Level::Warning, what: what.into(), why: why.into(), to_do: to_do.into() }
-    }
-
-    pub(super) fn error(what: impl Into<String>, why: impl Into<String>, to_do: impl Into<String>) -> Self {
-        Self { level: Level::Error, ..Self::warning(what, why, to_do) }
-    }
-}
-
 /// Most objects that are named in a sentence.
-const NAMED: usize = 3;
+pub(super) const NAMED: usize = 3;
 pub(super) const INSTALL: &str = "install it again: kubectl apply -k manifests";
 const INSTALL_DEFINITIONS: &str = "install them again: kubectl apply -k manifests/crds";
 const INSTALL_BOTH: &str = "install it again: kubectl apply -k manifests/crds, then kubectl apply -k manifests";
@@ -62,7 +26,7 @@ const GATE: &str = "hitless-gate";
 const GATE_BINDINGS: [&str; 2] = ["hitless-gate-pods", "hitless-gate-namespaces"];
 
 /// What installs the policies: an API server that has no mutating ones gets those that refuse.
-fn install_policies(facts: &Facts) -> &'static str {
+pub(super) fn install_policies(facts: &Facts) -> &'static str {
     match facts.server.known() {
         Some((major, minor, _)) if (*major, *minor) < FIRST_SERVER => {
             "install them again: kubectl apply -k overlays/refusing (overlays/v1beta1 where the API server serves MutatingAdmissionPolicy as v1beta1)"
@@ -83,17 +47,12 @@ pub(crate) fn findings(facts: &Facts) -> Vec<Finding> {
         leaving_sets(facts),
     ];
     let mut all: Vec<Finding> = own.into_iter().flatten().collect();
+    all.extend(opt_in::findings(facts));
     all.extend(rights(facts));
     all.extend(agents::findings(facts));
     all.extend(surroundings::findings(facts));
     all.extend(helpers::findings(facts));
-    all.extend(facts.managers.iter().map(|there| {
-        Finding::warning(
-            there.to_string(),
-            "its kinds are left to it, and hitless does nothing for them",
-            "docs/migration.md says how to change over",
-        )
-    }));
+    all.extend(surroundings::managers(facts));
     all.extend(unread(facts));
     all
 }
@@ -161,7 +120,7 @@ fn missing<'n>(there: &BTreeSet<String>, names: impl IntoIterator<Item = &'n str
 }
 
 /// Whether changes that nobody holds are refused, and nothing holds them.
-fn refuses(guards: &Guards) -> bool {
+pub(super) fn refuses(guards: &Guards) -> bool {
     let mut all = KINDS.iter().filter_map(|kind| kind.guard());
     all.all(|guard| !guards.policies.contains(guard.holds) && guards.policies.contains(guard.refuses))
 }
@@ -283,7 +242,7 @@ fn rights(facts: &Facts) -> impl Iterator<Item = Finding> {
 }
 
 /// One line for everything that may not be read.
-fn unread(facts: &Facts) -> Option<Finding> {
+pub(super) fn unread(facts: &Facts) -> Option<Finding> {
     fn why<T>(seen: &Seen<T>) -> Option<&str> {
         match seen {
             // What is not there nobody needs a right to.
@@ -304,6 +263,7 @@ fn unread(facts: &Facts) -> Option<Finding> {
         ("DaemonSets and Deployments of all namespaces", why(&facts.programs)),
         ("runtime classes", why(&facts.runtime_classes)),
         ("CollaSets", why(&facts.leaving_sets)),
+        ("namespaces that opt in, and their workloads", why(&facts.labelled)),
     ];
     let all: Vec<(&str, &str)> = all.into_iter().filter_map(|(what, why)| Some((what, why?))).collect();
     let (_, first) = all.first()?;

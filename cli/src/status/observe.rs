@@ -384,7 +384,7 @@ fn not_opted_in(workload: &WorkloadReport) -> String {
     let adopt = format!("kubectl hitless adopt -n {} {}", workload.id.namespace, workload.name());
     match &workload.unknown_opt_in {
         Some(word) => format!(
-            "its annotation hitless.dev/update says {word:?}, which means nothing: write in-place or in-place-only; until then its rollouts are \
+            "its annotation hitless.dev/update says {word:?}, which means nothing: write in-place, in-place-only or native; until then its rollouts are \
              Kubernetes' own"
         ),
         None => format!(

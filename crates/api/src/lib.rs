@@ -29,6 +29,7 @@ pub mod pod_decoration;
 pub mod pod_transition_rule;
 pub mod propagation;
 pub mod pull;
+pub mod reasons;
 pub mod resource_context;
 pub mod selector;
 pub mod shared;

@@ -62,7 +62,8 @@ pub const CLUSTER_LEDGER: &str = "cluster";
 
 /// Annotation names.
 pub mod annotations {
-    /// On a workload: opts it in. Values [`super::UPDATE_IN_PLACE`] and [`super::UPDATE_IN_PLACE_ONLY`].
+    /// On a workload: opts it in. Values [`super::UPDATE_IN_PLACE`] and [`super::UPDATE_IN_PLACE_ONLY`]; [`super::UPDATE_NATIVE`] keeps it
+    /// out where its namespace opts its workloads in.
     pub const UPDATE: &str = "hitless.dev/update";
     /// On a workload: its own restart annotations, comma-separated keys of its template's annotations; a `*` at the end makes a prefix.
     pub const RESTART_ANNOTATIONS: &str = "hitless.dev/restart-annotations";
@@ -199,6 +200,9 @@ pub mod labels {
     pub const CLAIM_OF: &str = "hitless.dev/claim-of";
     /// On a Service, upstream's name, value `true`: load balancers outside of the cluster follow its pods.
     pub const CONTROL: &str = "kusionstack.io/control";
+    /// On a namespace: workloads that are made there get the annotation of this name with its value, if they have none. The values are
+    /// those of [`super::annotations::UPDATE`].
+    pub const UPDATE: &str = "hitless.dev/update";
     /// On a pod or a namespace, value `enabled`: pods get the readiness gate at creation.
     pub const GATE: &str = "hitless.dev/gate";
     /// Label by which the StatefulSet and DaemonSet controllers know a pod's revision.
@@ -221,6 +225,8 @@ pub const OTHER_PODS: &str = "!hitless.dev/prefetch";
 pub const UPDATE_IN_PLACE: &str = "in-place";
 /// Value of [`annotations::UPDATE`]: a change that cannot be made in place is refused and waits.
 pub const UPDATE_IN_PLACE_ONLY: &str = "in-place-only";
+/// Value of [`annotations::UPDATE`]: natively, whatever its namespace says.
+pub const UPDATE_NATIVE: &str = "native";
 /// Value of [`annotations::RESTART`] on a workload.
 pub const KEEP_DIGEST: &str = "keep-digest";
 /// Value of [`annotations::RESTARTS`]: in place, unless that can't bring what the restart is for.

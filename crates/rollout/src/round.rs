@@ -8,6 +8,7 @@
 mod absence;
 mod approvals;
 mod attempts;
+mod by_workload;
 mod candidates;
 mod change;
 mod companions;
@@ -45,6 +46,7 @@ use hitless_api::Propagation;
 use hitless_api::event::EventNote;
 use jiff::{Timestamp, Unit};
 
+pub use by_workload::ByWorkload;
 pub(crate) use companions::is_made;
 pub use companions::wants_all;
 pub use explain::{Details, Explanation, PodReport, WorkloadReport, explain};
@@ -53,7 +55,7 @@ pub use facts::desired::under_way;
 pub use facts::endings::Read;
 pub use facts::reload::Reload;
 pub use features::service_publishing::READY_FOR;
-pub use hitless_gate::Lasting;
+pub use hitless_gate::{Lasting, Places};
 pub use pod_verdict::PodVerdict;
 pub use pool_wait::PoolWait;
 pub use wait_reason::companion::Companion;
@@ -88,6 +90,10 @@ pub struct Round {
     pub pools: Vec<DesiredPool>,
     /// How many workloads that have opted in are at each stage, by its name.
     pub stages: BTreeMap<&'static str, usize>,
+    /// Those of them at which something happens.
+    pub by_workload: Vec<ByWorkload>,
+    /// TransitionBudgets of which places are taken.
+    pub places: Vec<Places>,
     /// What people should know; the same as last time as long as it holds.
     pub events: Vec<EventNote>,
     /// When to decide again even if nothing changes.
@@ -197,13 +203,17 @@ impl<'a, 'g> Pass<'a, 'g> {
         let granted = facts.candidates(&facts.desired.by_pod, writes).resume(&facts).judge(&facts).grant(&facts);
         let Granted { writes, verdicts } = granted;
         let Followed { writes, notes: events, wake_at } = features::follow(&facts, writes, &verdicts);
+        let by_workload = by_workload::of(&facts.desired, &verdicts);
+        let places = facts.gate.places().collect();
         let Facts { snapshot, desired, ended, reloads, pools, images, lost, inoperable, .. } = facts;
         asked.add_all(&verdicts, &desired);
         let wake_at = [wake_at, ended.wake_at, asked.wake_at].into_iter().flatten().min();
         let pools = features::pools::desired(&pools, &writes);
         let reads = ended.reads.iter().filter(|read| !snapshot.leaves_out(&read.pod.namespace)).cloned().collect();
         let (steps, stages) = (writes.into_steps(), desired.stages());
-        let round = Round { deposed: None, steps, reads, verdicts, asks: asked.asks, pools, stages, events, wake_at };
+        let asks = asked.asks;
+        let round =
+            Round { deposed: None, steps, reads, verdicts, asks, pools, stages, by_workload, places, events, wake_at };
         Finished { round, desired, ended, images, lost, reloads, inoperable }
     }
 }

@@ -137,7 +137,13 @@ impl Object {
     #[must_use]
     pub fn unknown_opt_in(&self) -> Option<&str> {
         let word = self.annotations.get(annotations::UPDATE)?;
-        (self.opt_in() == OptIn::No).then_some(word)
+        (self.opt_in() == OptIn::No && !self.is_kept_out()).then_some(word)
+    }
+
+    /// Its owner wants it to be updated natively, whatever its namespace says.
+    #[must_use]
+    pub fn is_kept_out(&self) -> bool {
+        self.annotations.get(annotations::UPDATE).is_some_and(|word| word == names::UPDATE_NATIVE)
     }
 
     /// Whether its pods may be made anew for a change that can't be made in place: its owner allows it, and holds it by nothing of his own.

@@ -37,6 +37,9 @@ pub enum Stage {
 }
 
 impl Stage {
+    /// [`Self::name`] of each that a workload that has opted in can be at.
+    pub const NAMES: [&str; 7] = ["Idle", "Native", "Rolling", "Finishing", "SteppingAside", "Refused", "Halted"];
+
     /// In one word, as the metric `hitless_workloads` has it.
     #[must_use]
     pub const fn name(&self) -> &'static str {

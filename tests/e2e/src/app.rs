@@ -91,7 +91,10 @@ impl App {
     }
 
     fn create_by(kubectl: Kubectl, shape: &Shape) -> anyhow::Result<Self> {
-        let labels = if shape.gate { json!({"hitless.dev/gate": "enabled"}) } else { json!({}) };
+        let mut labels = if shape.gate { json!({"hitless.dev/gate": "enabled"}) } else { json!({}) };
+        if let Some(update) = shape.update.filter(|_| shape.by_namespace) {
+            labels = json!({"hitless.dev/update": update});
+        }
         namespace::apply(&kubectl, &labels)?;
         kubectl.feed(&["apply"], &service("web", &json!({})))?;
         if shape.workload == Workload::StatefulSet {

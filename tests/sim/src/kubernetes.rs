@@ -279,7 +279,7 @@ pub(crate) fn install_node(node: usize, uid: String, ground: &mut Ground) {
 
 fn install_agent_pod(node: usize, ground: &mut Ground) {
     let (uid, wall) = (agent_pod(node), ground.wall(0));
-    let mut pod = empty(PodRef { namespace: AGENTS.to_owned(), name: uid.clone(), uid });
+    let mut pod = empty(&PodRef { namespace: AGENTS.to_owned(), name: uid.clone(), uid });
     pod.view.labels.insert(names::APP_LABEL.to_owned(), names::AGENT.to_owned());
     pod.view.node = Some(format!("n{node}"));
     pod.view.host_network = true;
@@ -288,7 +288,7 @@ fn install_agent_pod(node: usize, ground: &mut Ground) {
     server.put_pod(checks, pod);
 }
 
-fn empty(id: PodRef) -> NodePod {
+fn empty(id: &PodRef) -> NodePod {
     let ip = balancer::ip(&id.uid).to_string();
     let mut pod = NodePod::from(&objects::Pod::new(&id.namespace, &id.name).uid(&id.uid).object());
     pod.view.resource_version.clear();
@@ -312,7 +312,7 @@ pub(crate) fn pod(
     (name, uid): (String, String),
     created: jiff::Timestamp,
 ) -> NodePod {
-    let mut pod = empty(PodRef { namespace: owner.namespace.clone(), name, uid });
+    let mut pod = empty(&PodRef { namespace: owner.namespace.clone(), name, uid });
     let Some(template) = template else { return pod };
     let metadata = &template.content()["metadata"];
     let map = |name: &str| -> BTreeMap<String, String> {

@@ -13,14 +13,13 @@ impl Pod {
     /// One without containers, whose uid is `uid-<name>`.
     #[must_use]
     pub fn new(namespace: &str, name: &str) -> Self {
-        let metadata =
-            json!({"namespace": namespace, "name": name, "uid": format!("uid-{name}"), "resourceVersion": "1"});
-        Self::of(metadata)
+        let uid = format!("uid-{name}");
+        Self::of(&json!({"namespace": namespace, "name": name, "uid": uid, "resourceVersion": "1"}))
     }
 
     /// One without containers, with this metadata.
     #[must_use]
-    pub fn of(metadata: Value) -> Self {
+    pub fn of(metadata: &Value) -> Self {
         Self(json!({"metadata": metadata, "spec": {"containers": []}, "status": {}}))
     }
 

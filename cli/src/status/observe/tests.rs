@@ -171,7 +171,7 @@ fn a_misspelt_opt_in_is_named() {
     let status = web(&snapshot);
     assert_eq!(status.stage, "NotOptedIn");
     assert!(
-        status.why.contains("\"inplace\"") && status.why.contains("write in-place or in-place-only"),
+        status.why.contains("\"inplace\"") && status.why.contains("write in-place, in-place-only or native"),
         "{}",
         status.why
     );

@@ -37,7 +37,7 @@ pub(crate) fn template(image: &str) -> Value {
 
 /// A pod on `n1` that serves and runs this image. Its containers have run for as long as it is Ready.
 pub(crate) fn pod(metadata: &Value, image: &str, image_id: &str, since: &str) -> Value {
-    let pod = objects::Pod::of(metadata.clone()).on("n1").gated().container("web", image);
+    let pod = objects::Pod::of(metadata).on("n1").gated().container("web", image);
     pod.running(image_id, since).conditions(&["Ready", "hitless.dev/InService"], Some(since)).json()
 }
 

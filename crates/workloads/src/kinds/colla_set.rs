@@ -91,7 +91,7 @@ impl Kind for CollaSets {
     }
 
     fn switch(&self) -> Option<Switch> {
-        Some(Switch::of("CollaSet"))
+        Some(names::SWITCH)
     }
 
     fn rights(&self) -> Vec<Right> {

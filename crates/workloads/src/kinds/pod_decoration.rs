@@ -23,7 +23,7 @@ pub use body::DecorationBody;
 pub(crate) use choice::{Choice, Decorations, NewPod};
 pub(crate) use marks::Marks;
 
-use super::colla_set::names::GROUP;
+use super::colla_set::names::{GROUP, SWITCH};
 use crate::component::{Component, KUSIONSTACK, Switch};
 use crate::halted::BadVersion;
 use crate::kind::{Kind, Resource, Size};
@@ -71,7 +71,7 @@ impl Kind for PodDecorations {
 
     /// They are nothing without CollaSets.
     fn switch(&self) -> Option<Switch> {
-        CollaSets.switch()
+        Some(SWITCH)
     }
 
     fn rights(&self) -> Vec<Right> {

@@ -1,6 +1,7 @@
 //! An installation by each version of Helm, on the cluster.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context as _, ensure};
@@ -60,13 +61,21 @@ fn installed(stack: &Stack, helm: &Helm, system: &Kubectl, values: &str) -> anyh
     stack.wait_gate()
 }
 
-/// An application that loses nothing natively either: after an uninstall its rollout goes on natively.
+/// An application that loses nothing natively either: after an uninstall its rollout goes on natively. It opts in by its namespace's label.
 fn graceful(stack: &Stack, helm: &Helm) -> anyhow::Result<App> {
     let container = json!({"name": "web", "image": echo_image("v1"), "readinessProbe": readiness_probe("http"),
         "ports": [{"containerPort": 8080, "name": "http"}], "env": [{"name": "MODE", "value": "graceful"}],
         "lifecycle": {"preStop": {"sleep": {"seconds": 2}}}});
     let patch = json!({"spec": {"template": {"spec": {"containers": [container]}}}});
-    App::start(&stack.cluster, &format!("t-{}", helm.name()), &Shape { replicas: 2, patch, ..Shape::default() })
+    let namespace = format!("t-{}", helm.name());
+    stack.wait_opt_in(&Kubectl::new(Arc::clone(&stack.cluster), &namespace))?;
+    let app =
+        App::start(&stack.cluster, &namespace, &Shape { replicas: 2, by_namespace: true, patch, ..Shape::default() })?;
+    let deployment = app.kubectl.get(&["deployment", "web"])?;
+    ensure!(deployment["metadata"]["annotations"]["hitless.dev/update"] == "in-place", "{}", deployment["metadata"]);
+    let gates = app.kubectl.list(&["pods", "-l", "app=web"])?;
+    ensure!(gates.iter().all(|pod| pod["spec"]["readinessGates"].is_array()), "a pod has no readiness gate");
+    Ok(app)
 }
 
 fn used(stack: &Stack, helm: &Helm, system: &Kubectl, values: &str) -> anyhow::Result<()> {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hitless_api::event::{EventNote, Severity};
-use hitless_api::names::{UPDATE_IN_PLACE, UPDATE_IN_PLACE_ONLY, annotations};
+use hitless_api::names::{UPDATE_IN_PLACE, UPDATE_IN_PLACE_ONLY, UPDATE_NATIVE, annotations};
 use hitless_api::{GrantOp, ObjectRef, Outcome, TransitionResult};
 use hitless_workloads::{Cause, Object, OptIn, Pause, Plan, Stage, registry};
 use jiff::Timestamp;
@@ -134,7 +134,7 @@ fn misspelt(snapshot: &Snapshot) -> impl Iterator<Item = EventNote> {
     let of_workloads = misspelt.filter(|(object, _)| registry::is_workload(&object.id.group_kind));
     of_workloads.map(|(object, word)| {
         let text = format!(
-            "{}: {word:?} means nothing, so its changes roll natively; write {UPDATE_IN_PLACE} or {UPDATE_IN_PLACE_ONLY}",
+            "{}: {word:?} means nothing, so its changes roll natively; write {UPDATE_IN_PLACE}, {UPDATE_IN_PLACE_ONLY} or {UPDATE_NATIVE}",
             annotations::UPDATE
         );
         let regarding = object.id.reference(registry::version(&object.id.group_kind));
