@@ -5,6 +5,7 @@ mod info;
 mod kernel_targets;
 mod orphaned_holds;
 mod pods;
+mod reporter;
 #[cfg(test)]
 mod tests;
 mod this_node;
@@ -17,15 +18,12 @@ use std::time::Duration;
 use futures::future::{BoxFuture, FutureExt as _};
 
 use hitless_api::node_transition::AgentInfo;
-use hitless_api::{Grant, NodeTransition, NodeTransitionStatus, Phase, PodRef, Transition, names};
+use hitless_api::{Grant, NodeTransition, Phase, PodRef, Transition};
 use hitless_kernel::exec;
 use hitless_runtime::liveness::Heartbeat;
 use hitless_runtime::readiness::Guard;
-use hitless_runtime::write::Writes;
 use jiff::Timestamp;
-use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
-use serde_json::json;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -33,6 +31,7 @@ use tokio_util::sync::CancellationToken;
 use carry_out::carry_out;
 use orphaned_holds::OrphanedHolds;
 use pods::Pods;
+use reporter::Reporter;
 use this_node::ThisNode;
 
 use crate::caches::Caches;
@@ -44,7 +43,7 @@ use crate::memory::Memory;
 use crate::metrics::Metrics;
 use crate::published::{Published, Step};
 use crate::readiness::{self, Asking};
-use crate::report::{self, Pace};
+use crate::report;
 use crate::retire::Retiring;
 use crate::round::{NodeView, Round, round};
 use crate::view::{NodePod, Observation};
@@ -59,7 +58,7 @@ const RETRY: Duration = Duration::from_secs(1);
 pub struct Agent {
     node: ThisNode,
     info: AgentInfo,
-    transitions: Api<NodeTransition>,
+    reporter: Reporter,
     pods: Pods,
     caches: Caches,
     threads: Arc<Threads>,
@@ -70,9 +69,6 @@ pub struct Agent {
     metrics: Metrics,
     memories: BTreeMap<String, Memory>,
     orphaned_holds: OrphanedHolds,
-    pace: Pace,
-    /// No report is written before.
-    report_after: Option<Instant>,
     /// What a killed agent has left behind is looked for once.
     has_decided: bool,
     /// What is cached of the pods with grants is no older than this process.
@@ -97,7 +93,7 @@ impl Agent {
         Self {
             node: ThisNode::new(client.clone(), node),
             info: info::of_this_agent(&files),
-            transitions: Api::all(client.clone()),
+            reporter: Reporter::new(Api::all(client.clone()), caches.transitions.clone(), metrics.clone()),
             pods: Pods::new(client, caches.clone(), metrics.writes.clone(), wake.clone(), files.proc_root.clone()),
             caches,
             hooks: Runner::new(wake.clone(), files),
@@ -109,8 +105,6 @@ impl Agent {
             metrics,
             memories: BTreeMap::new(),
             orphaned_holds: OrphanedHolds::default(),
-            pace: Pace::default(),
-            report_after: None,
             has_decided: false,
             is_confirmed: false,
             published: Published::default(),
@@ -217,7 +211,9 @@ impl Agent {
         let is_all_begun = self.act(&steps, &raises, &pods, heartbeat).await;
         if let Some(transition) = transition.as_deref().filter(|_| view.synced) {
             self.info = info::with_refusals(&self.info, transition, &steps, &pods);
-            wake_at = wake_at.into_iter().chain(self.report(transition, &entries, now).await).min();
+            let (name, report) = (&node.name, (entries.as_slice(), &self.info));
+            let due = self.reporter.report(name, transition, report, &mut self.memories, now).await;
+            wake_at = wake_at.into_iter().chain(due).min();
         }
         if is_all_begun { self.next_round(wake_at, now, clock) } else { Instant::now() }
     }
@@ -271,7 +267,7 @@ impl Agent {
     fn next_round(&self, wake_at: Option<Timestamp>, now: Timestamp, clock: Instant) -> Instant {
         let wake = wake_at.map(|at| clock + Duration::try_from(at.duration_since(now)).unwrap_or_default());
         let latest = clock + if self.is_confirmed { LONGEST_SLEEP } else { RETRY };
-        [wake, self.pods.retry_at(), self.report_after].into_iter().flatten().fold(latest, Instant::min)
+        [wake, self.pods.retry_at(), self.reporter.retry_at()].into_iter().flatten().fold(latest, Instant::min)
     }
 
     /// Forgets grants that are gone.
@@ -335,74 +331,6 @@ impl Agent {
         self.published.set(steps.iter().zip(entries).map(step).collect());
         let live = steps.iter().filter(|(_, decision)| decision.result.is_none()).count();
         self.metrics.live.set(i64::try_from(live).unwrap_or(i64::MAX));
-    }
-
-    /// Writes the report if it is time; says when to ask again.
-    async fn report(&mut self, stored: &NodeTransition, entries: &[Transition], now: Timestamp) -> Option<Timestamp> {
-        let no_status = NodeTransitionStatus::default();
-        let status = stored.status.as_ref().unwrap_or(&no_status);
-        let report = self.pace.report(status, entries, &self.info, now);
-        if self.report_after.is_some_and(|after| after > Instant::now()) {
-            return None;
-        }
-        self.report_after = None;
-        let Some(status) = report.write else { return report.wake_at };
-        let body = json!({
-            "metadata": {"uid": stored.metadata.uid, "resourceVersion": stored.metadata.resource_version},
-            "status": &status,
-        });
-        let name = &self.node.identity.name;
-        let params = PatchParams { field_manager: Some(names::AGENT.into()), ..PatchParams::default() };
-        let (patch, transitions) = (Patch::Merge(&body), &self.transitions);
-        let write = transitions.patch_status(name, &params, &patch);
-        match self.metrics.writes.send("nodetransitions/status", write).await {
-            Ok(object) => {
-                self.caches.transitions.put(object);
-                self.pace.wrote(now);
-                self.reported(stored, &status.transitions);
-            }
-            Err(error) => {
-                tracing::info!(%error, "the report was not written, trying again");
-                let is_fresh = error.is_stale() && self.read_transition().await;
-                // A conflict that was read away is decided anew at once.
-                let pause = if is_fresh { Duration::from_millis(20) } else { RETRY };
-                self.report_after = Some(Instant::now() + pause);
-            }
-        }
-        None
-    }
-
-    async fn read_transition(&self) -> bool {
-        match Writes::read(self.transitions.get_opt(&self.node.identity.name)).await {
-            Ok(Some(object)) => {
-                self.caches.transitions.put(object);
-                true
-            }
-            Ok(None) => false,
-            Err(error) => {
-                tracing::warn!(%error, "can't read the grants");
-                false
-            }
-        }
-    }
-
-    /// The API server has the report.
-    fn reported(&mut self, before: &NodeTransition, entries: &[Transition]) {
-        for entry in entries {
-            if let Some(memory) = self.memories.get_mut(&entry.id) {
-                memory.reported(entry);
-            }
-            let was_ended = before
-                .status
-                .iter()
-                .flat_map(|status| &status.transitions)
-                .any(|stored| stored.id == entry.id && stored.granted == entry.granted && stored.result.is_some());
-            if let Some(result) = entry.result.as_ref().filter(|_| !was_ended) {
-                self.metrics.ended(result);
-                tracing::info!(grant = entry.id, outcome = ?result.outcome, reason = result.reason,
-                    message = entry.message, report = ?result.report, "ended");
-            }
-        }
     }
 }
 

@@ -11,7 +11,7 @@ use hitless_api::pod::PodView;
 use hitless_runtime::list;
 use hitless_runtime::write::{WriteError, Writes};
 use hitless_store::restore::{Found, Passed, Restore, Restorer};
-use hitless_workloads::Component;
+use hitless_workloads::{COMPONENTS, Component, Resource, registry};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
@@ -26,8 +26,6 @@ use guard::Guard;
 
 /// A companion pod may have to serve for a while; as long as the controller's own uninstall.
 const LONGEST: Duration = Duration::from_secs(45);
-/// Where the kinds of that component are served.
-const KUSIONSTACK: &str = "apps.kusionstack.io/v1alpha1";
 
 pub(crate) async fn run(client: Client, scope: &Scope, yes: bool) -> Result<(), Failure> {
     if let Some(controller) = controller(&client).await? {
@@ -88,13 +86,24 @@ async fn controller(client: &Client) -> Result<Option<String>, Failure> {
 }
 
 /// Those whose kinds the API server has: of others it says that they may not be read to whoever may not.
-async fn components(client: &Client) -> Result<Vec<Component>, Failure> {
-    match Writes::read(client.list_api_group_resources(KUSIONSTACK)).await {
-        Ok(served) if served.resources.iter().any(|resource| resource.name == "collasets") => {
-            Ok(vec![Component::Base, Component::KusionStack])
+async fn components(client: &Client) -> Result<Vec<&'static Component>, Failure> {
+    let mut served = Vec::new();
+    for component in COMPONENTS {
+        let mut resources = registry::resources().filter(|(holder, _)| holder.component() == Some(component));
+        let Some((_, first)) = resources.next() else { continue };
+        if is_served(client, first).await? {
+            served.push(component);
         }
-        Ok(_) | Err(WriteError::Gone { .. }) => Ok(vec![Component::Base]),
-        Err(error) => Err(Failure::of(format!("see what the API server has of {KUSIONSTACK}"), error)),
+    }
+    Ok(served)
+}
+
+async fn is_served(client: &Client, resource: &Resource) -> Result<bool, Failure> {
+    let group = resource.api_version();
+    match Writes::read(client.list_api_group_resources(&group)).await {
+        Ok(served) => Ok(served.resources.iter().any(|each| each.name == resource.plural)),
+        Err(WriteError::Gone { .. }) => Ok(false),
+        Err(error) => Err(Failure::of(format!("see what the API server has of {group}"), error)),
     }
 }
 

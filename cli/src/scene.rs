@@ -6,6 +6,7 @@ use hitless_api::names::annotations;
 use hitless_api::{DrainPolicy, GrantOp, NodeTransition, PodTransitionRule, TransitionBudget, TransitionLedger};
 use hitless_rollout::snapshot::{LedgerView, Snapshot as Cluster, Unknown};
 use hitless_workloads::Template;
+use hitless_world::objects;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::events::v1::Event;
 use serde::de::DeserializeOwned;
@@ -28,13 +29,8 @@ fn template(image: &str, mixed: bool) -> Value {
 }
 
 pub(crate) fn pod(name: &str, image: &str) -> Value {
-    json!({
-        "metadata": {"name": name, "namespace": "team", "uid": format!("uid-{name}"), "labels": {"app": "web"},
-            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-h", "uid": "rs", "controller": true}]},
-        "spec": {"nodeName": "n1", "containers": [{"name": "web", "image": image}],
-            "readinessGates": [{"conditionType": "hitless.dev/InService"}]},
-        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
-    })
+    let pod = objects::Pod::new("team", name).labels(json!({"app": "web"})).owned_by("ReplicaSet", "web-h", "rs");
+    pod.on("n1").gated().container("web", image).conditions(&["Ready"], None).json()
 }
 
 /// Brought to this image in place.

@@ -17,7 +17,7 @@ use hitless_rollout::snapshot::{LeftOut, Snapshot as Cluster, Unread as Namespac
 use hitless_store::inputs::Part;
 use hitless_workloads::requests::operation_job::OPERATION_JOB;
 use hitless_workloads::retention::Retention;
-use hitless_workloads::{Component, Holder, Installed, Object, Placement, Resource, large, registry};
+use hitless_workloads::{COMPONENTS, Holder, Installed, Object, Placement, Resource, large, registry};
 use jiff::Timestamp;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::DynamicObject;
@@ -88,7 +88,7 @@ impl Snapshot {
 
     /// What the controller looks after.
     fn installed(&self) -> Installed {
-        self.installed.clone().unwrap_or_else(|| Installed::with(&Component::OPTIONAL))
+        self.installed.clone().unwrap_or_else(|| Installed::with(&COMPONENTS))
     }
 
     /// Whether the controller acts on OperationJobs.

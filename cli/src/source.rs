@@ -19,7 +19,7 @@ use hitless_runtime::admission;
 use hitless_store::api_resource;
 use hitless_store::inputs::rows::{Ledgers, Nodes, Pods, Providers, Services};
 use hitless_store::inputs::{Input, Select, Turn, namespaced};
-use hitless_workloads::{Component, ForeignManager, Placement, kind, registry};
+use hitless_workloads::{COMPONENTS, ForeignManager, Placement, kind, registry};
 use jiff::Timestamp;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
@@ -158,8 +158,7 @@ fn agents_pods() -> ListParams {
 /// The managers that kinds come from, if they are there and the user may see them: few may read what they are seen by, and they are in
 /// few clusters, so that this is not noted as missing. The controller says it on the objects, too.
 pub(crate) async fn present_managers(client: &Client) -> PresentManagers {
-    let found = Component::OPTIONAL.into_iter().filter_map(|component| Some((component, component.manager()?)));
-    let seen = found.map(|(component, manager)| async move { Some((component, present(client, manager).await?)) });
+    let seen = COMPONENTS.map(|each| async move { Some((each, present(client, &each.manager).await?)) });
     futures::future::join_all(seen).await.into_iter().flatten().collect()
 }
 

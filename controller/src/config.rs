@@ -9,8 +9,7 @@ use hitless_rollout::prefetch;
 use hitless_runtime::config::{ConfigError, Settings};
 use hitless_runtime::telemetry::Format;
 use hitless_workloads::Installed;
-use hitless_workloads::component::ComponentNames;
-use hitless_workloads::switch::SwitchNames;
+use hitless_workloads::installed::{ComponentNames, SwitchNames};
 
 use crate::approval::client::{Limits, Reach};
 
@@ -86,7 +85,7 @@ fn never_approvers<F: Fn(&str) -> Option<String>>(settings: &Settings<F>) -> Vec
 mod tests {
     use super::*;
     use hitless_gate::ImplicitBudget;
-    use hitless_workloads::{Component, Switch};
+    use hitless_workloads::{COMPONENTS, Switch};
 
     #[test]
     fn approvers_are_neither_the_controller_nor_the_api_server_and_may_be_named() {
@@ -128,9 +127,9 @@ mod tests {
                 _ => None,
             }))
         };
-        assert_eq!(read("").unwrap().installed, Installed::with(&[Component::KusionStack]));
+        assert_eq!(read("").unwrap().installed, Installed::with(&COMPONENTS));
         let off = read("collaset, PodOpsLifecycle").unwrap().installed.off;
-        assert_eq!(off.into_iter().collect::<Vec<_>>(), [Switch::CollaSet, Switch::PodOpsLifecycle]);
+        assert_eq!(off.into_iter().collect::<Vec<_>>(), ["CollaSet", "PodOpsLifecycle"].map(Switch::of));
         let error = read("StatefulSet").unwrap_err().to_string();
         assert!(error.contains("HITLESS_SWITCHED_OFF") && error.contains("StatefulSet"), "{error}");
     }

@@ -1,5 +1,6 @@
 //! The loop: something changed → take a snapshot → decide → write → again.
 
+pub mod answers;
 mod approval_calls;
 pub mod epoch_repair;
 mod event_debounce;
@@ -17,7 +18,7 @@ use hitless_api::digest::Key;
 use hitless_runtime::events::Events;
 use hitless_runtime::lease::Leadership;
 use hitless_runtime::liveness::Heartbeat;
-use hitless_runtime::write::{WriteError, Writes};
+use hitless_runtime::write::Writes;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
@@ -37,9 +38,10 @@ use hitless_rollout::gate_cache::GateCache;
 use hitless_rollout::guard::Guards;
 use hitless_rollout::prefetch;
 use hitless_rollout::reload::Uses;
-use hitless_rollout::round::{Read, Round, Step, round};
+use hitless_rollout::round::{Read, Round, round};
 use hitless_rollout::snapshot::{Evidence, Namespaces};
 
+use answers::answered;
 use approval_calls::ApprovalCalls;
 use epoch_repair::LeaseEpoch;
 use event_debounce::EventDebounce;
@@ -305,38 +307,29 @@ impl Controller {
         let mut at_once = outcomes.iter().any(|outcome| matches!(outcome, Outcome::Left));
         for (step, outcome) in steps.iter().zip(outcomes) {
             let key = step.write.key();
+            let now = (Timestamp::now(), Instant::now());
             match outcome {
                 Outcome::Done => {
                     tracing::info!(write = %key, "written");
-                    retries.succeeded(&key);
-                    memory.certain(&step.write);
+                    answered(&step.write, Ok(()), memory, retries, now);
                     at_once |= step.write.is_dry_run();
                     if let Some(note) = step.write.tells.clone() {
                         self.events.say(note);
                     }
                 }
                 Outcome::Dropped => tracing::debug!(write = %key, "dropped: what it needs was not written"),
-                Outcome::Failed(error) => failed(step, &key, &error, memory, retries),
+                Outcome::Failed(error) => {
+                    if error.is_stale() {
+                        tracing::debug!(write = %key, %error, "decided on an older version, deciding again");
+                    } else {
+                        tracing::warn!(write = %key, %error, "not written");
+                    }
+                    answered(&step.write, Err(&error), memory, retries, now);
+                }
                 Outcome::Left => tracing::debug!(write = %key, "left for the next round"),
             }
         }
         let now = Instant::now();
         if at_once { Some(now) } else { retries.next(now) }
     }
-}
-
-fn failed(step: &Step, key: &str, error: &WriteError, memory: &mut Memory, retries: &mut Retries<Instant>) {
-    if error.is_stale() {
-        tracing::debug!(write = %key, %error, "decided on an older version, deciding again");
-    } else {
-        tracing::warn!(write = %key, %error, "not written");
-    }
-    match error {
-        WriteError::Transient { .. } => memory.uncertain(&step.write),
-        WriteError::Denied { message } | WriteError::Invalid { message } => {
-            memory.refused(&step.write, message, Timestamp::now());
-        }
-        WriteError::Conflict { .. } | WriteError::Gone { .. } => {}
-    }
-    retries.failed(key, error, Instant::now());
 }

@@ -40,7 +40,7 @@ pub const LONGEST: Duration = Duration::from_secs(45);
 /// everything back if hitless is being uninstalled.
 pub async fn run(
     client: Client,
-    components: Vec<Component>,
+    components: Vec<&'static Component>,
     writes: Writes,
     token: CancellationToken,
     last_write: CancellationToken,
@@ -73,7 +73,7 @@ pub async fn run(
 }
 
 /// `own` has the controller's rights, which go with the manifests; `client` has those of the account that stays.
-async fn leave(own: &Client, client: Client, components: Vec<Component>, writes: &Writes) {
+async fn leave(own: &Client, client: Client, components: Vec<&'static Component>, writes: &Writes) {
     let restorer = Restorer::new(client.clone(), components, writes.clone());
     match leaving::ask(&client).await {
         Leaving::Restart => {}

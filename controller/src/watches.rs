@@ -19,7 +19,7 @@ use hitless_store::inputs::rows::Pods;
 use hitless_store::inputs::{Input, Inputs, Visit, each};
 use hitless_store::{Cached, Empty, api_resource};
 use hitless_workloads::retention::Retention;
-use hitless_workloads::{Holder, Installed, KINDS, Kind, Object, REQUESTS, Resource, large, registry};
+use hitless_workloads::{Holder, Installed, KINDS, Kind, Object, REQUESTS, Resource, large};
 use jiff::Timestamp;
 use kube::api::DynamicObject;
 use kube::{Api, Client};
@@ -62,12 +62,11 @@ impl Caches {
     /// Empty caches that notify `wake`, for what is installed.
     #[must_use]
     pub fn new(installed: &Installed, wake: &Arc<Notify>, metrics: &watch::Metrics) -> Self {
-        let managers =
-            installed.components.iter().filter_map(|component| ManagerCaches::new(*component, wake, metrics));
+        let managers = installed.components.iter().map(|component| ManagerCaches::new(component, wake, metrics));
         Self {
             installed: Arc::new(installed.clone()),
             managers: managers.collect(),
-            ..Self::of(registry::resources_of(installed), wake, metrics)
+            ..Self::of(installed.resources(), wake, metrics)
         }
     }
 

@@ -14,6 +14,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, ensure};
+use hitless_workloads::{COMPONENTS, Component};
 
 use kustomize::Object;
 
@@ -26,24 +27,32 @@ const ALERTS: &str = "docs/examples/alerts.yaml";
 /// The namespace in the manifests; the chart's is that of the release.
 const NAMESPACE: &str = "hitless-system";
 
+/// Parts of hitless itself that may be left out, beside the components of other projects: name of the value, and folder.
+const OWN_COMPONENTS: [(&str, &str); 2] = [("exec-hooks", "manifests/exec-hooks"), ("selinux", "overlays/selinux")];
+
 /// Kustomizations and when they are installed. Those that patch whatever is there come last.
-const LAYERS: [(&str, Option<&str>); 9] = [
-    ("manifests", None),
-    ("manifests/crds", None),
-    ("manifests/exec-hooks", Some(r#"has "exec-hooks" .Values.components"#)),
-    ("manifests/kusionstack", Some(r#"has "kusionstack" .Values.components"#)),
-    ("manifests/kusionstack/crds", Some(r#"has "kusionstack" .Values.components"#)),
-    ("overlays/selinux", Some(r#"has "selinux" .Values.components"#)),
-    ("manifests/network", Some(".Values.networkPolicy.enabled")),
-    ("manifests/refusing", Some(r#"eq (include "hitless.admission" .) "refusing""#)),
-    ("manifests/v1beta1", Some(r#"eq (include "hitless.admission" .) "v1beta1""#)),
-];
+fn layers() -> Vec<(String, Option<String>)> {
+    let is_named = |name: &str| format!(r#"has "{name}" .Values.components"#);
+    let [hooks, selinux] = OWN_COMPONENTS.map(|(name, folder)| (folder.to_owned(), Some(is_named(name))));
+    let of_projects = COMPONENTS.into_iter().flat_map(|Component { name, .. }| {
+        ["", "/crds"].map(|part| (format!("manifests/{name}{part}"), Some(is_named(name))))
+    });
+    let admission = |version: &str| Some(format!(r#"eq (include "hitless.admission" .) "{version}""#));
+    let base = ["manifests", "manifests/crds"].map(|folder| (folder.to_owned(), None));
+    let last = [
+        ("manifests/network".to_owned(), Some(".Values.networkPolicy.enabled".to_owned())),
+        ("manifests/refusing".to_owned(), admission("refusing")),
+        ("manifests/v1beta1".to_owned(), admission("v1beta1")),
+    ];
+    base.into_iter().chain([hooks]).chain(of_projects).chain([selinux]).chain(last).collect()
+}
 
 /// Path in the chart and content of every generated file.
 fn files(root: &Path) -> anyhow::Result<BTreeMap<String, String>> {
     let mut objects: Vec<Object> = Vec::new();
-    for (folder, condition) in LAYERS {
-        kustomize::layer(root, folder, condition, &mut objects).with_context(|| format!("{folder} as a template"))?;
+    for (folder, condition) in layers() {
+        kustomize::layer(root, &folder, condition.as_deref(), &mut objects)
+            .with_context(|| format!("{folder} as a template"))?;
     }
     // Helm makes the release's namespace, and refuses one that is in the chart, too.
     objects.retain(|object| object.value["kind"] != "Namespace");

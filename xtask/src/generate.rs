@@ -22,7 +22,7 @@ pub(crate) fn run() -> anyhow::Result<ExitCode> {
         println!("wrote manifests/{name}");
     }
     for (name, rights) in rights::manifests() {
-        let path = root.join(name);
+        let path = root.join(&name);
         let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
         let text = rights::with_rights(&text, &rights)
             .with_context(|| format!("{name} has no marks around its generated part"))?;

@@ -9,7 +9,7 @@ use hitless_runtime::{http as runtime_http, watch};
 use http::{Method, Request, Response};
 use k8s_openapi::api::core::v1::Pod;
 use kube::client::Body;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tower::service_fn;
 
 use super::*;

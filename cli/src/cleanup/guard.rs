@@ -54,7 +54,7 @@ fn account(name: &str) -> String {
 pub(super) fn holds(restore: &Restore) -> bool {
     let is_held =
         |write: &Write| registry::of_workload(&write.on.group_kind).is_some_and(|kind| kind.guard().is_some());
-    matches!(restore, Restore::Workload(write) if is_held(write))
+    matches!(restore, Restore::Write(write) if is_held(write))
 }
 
 /// The guard, if it keeps this user from putting that back. Where the user may not look, nothing is known, and so nothing is in the way.
@@ -146,7 +146,7 @@ mod tests {
     fn held() -> Restore {
         let object = registry::read(deployment()).unwrap().unwrap();
         let write = registry::of_workload(&object.id.group_kind).unwrap().release(&object).unwrap();
-        Restore::Workload(Box::new(write))
+        Restore::Write(Box::new(write))
     }
 
     #[tokio::test]
@@ -180,7 +180,7 @@ mod tests {
         let object = registry::read(set).unwrap().unwrap();
         let write = registry::of_workload(&object.id.group_kind).unwrap().release(&object).unwrap();
         assert_eq!(write.verb, "remove-finalizer");
-        let wanted = [Restore::Workload(Box::new(write))];
+        let wanted = [Restore::Write(Box::new(write))];
         assert_eq!(in_the_way(&cluster(Ok(MUTATING), "jane").0, &wanted).await.unwrap(), None);
     }
 

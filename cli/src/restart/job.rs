@@ -90,14 +90,14 @@ mod tests {
 
     #[test]
     fn jobs_are_made_where_the_controller_looks_after_them() {
-        use hitless_workloads::{Component, Installed, Switch};
-        let on = Installed::with(&[Component::KusionStack]);
+        use hitless_workloads::{COMPONENTS, Installed, Switch};
+        let on = Installed::with(&COMPONENTS);
         let serves = |installed: Option<Installed>, unlisted: &[&'static str]| {
             Snapshot { installed, unlisted: unlisted.to_vec(), ..Snapshot::default() }.serves_jobs()
         };
         assert!(serves(Some(on.clone()), &[]) && serves(None, &[]));
         assert!(!serves(Some(on.clone()), &["operationjobs"]), "the cluster has none");
         assert!(!serves(Some(Installed::default()), &[]), "the component is not installed");
-        assert!(!serves(Some(Installed { off: [Switch::OperationJob].into(), ..on }), &[]), "they are off");
+        assert!(!serves(Some(Installed { off: [Switch::of("OperationJob")].into(), ..on }), &[]), "they are off");
     }
 }

@@ -9,8 +9,7 @@ use hitless_gate::settings::{ImplicitPercent, SkippedKinds};
 use hitless_rollout::prefetch;
 use hitless_runtime::config;
 use hitless_workloads::Installed;
-use hitless_workloads::component::ComponentNames;
-use hitless_workloads::switch::SwitchNames;
+use hitless_workloads::installed::{ComponentNames, SwitchNames};
 use k8s_openapi::api::apps::v1::Deployment;
 
 /// What its Deployment says.

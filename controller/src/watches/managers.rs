@@ -16,21 +16,18 @@ use super::{PAGED, Start, Watch};
 
 /// By what the manager of a component's kinds is seen.
 pub(super) struct ManagerCaches {
-    component: Component,
-    manager: &'static ForeignManager,
+    component: &'static Component,
     leases: Cache<Lease, LeaseView>,
     mutating: Cache<MutatingWebhookConfiguration, String>,
     validating: Cache<ValidatingWebhookConfiguration, String>,
 }
 
 impl ManagerCaches {
-    /// `None`: its kinds come from nobody else.
-    pub(super) fn new(component: Component, wake: &Arc<Notify>, metrics: &watch::Metrics) -> Option<Self> {
-        let manager = component.manager()?;
+    pub(super) fn new(component: &'static Component, wake: &Arc<Notify>, metrics: &watch::Metrics) -> Self {
+        let manager = &component.manager;
         let (wake, metrics) = (|| wake.clone(), || metrics.clone());
-        Some(Self {
+        Self {
             component,
-            manager,
             leases: Cache::new("Lease", |lease| LeaseView::of(manager, &lease), wake(), metrics()),
             mutating: Cache::new(
                 "MutatingWebhookConfiguration",
@@ -44,13 +41,13 @@ impl ManagerCaches {
                 wake(),
                 metrics(),
             ),
-        })
+        }
     }
 
     /// The tasks that fill them.
     pub(super) fn watches(&self, start: &Start<'_>) -> [Watch; 3] {
         let named = |name| Select::Named(name).watch(PAGED);
-        let ForeignManager { lease, mutating, validating, .. } = self.manager;
+        let ForeignManager { lease, mutating, validating, .. } = &self.component.manager;
         let client = || start.client.clone();
         [
             start.watch("leases", Api::<Lease>::all(client()), named(lease), &self.leases),
@@ -74,11 +71,12 @@ impl ManagerCaches {
     }
 
     /// The manager, if it is there.
-    pub(super) fn present(&self, now: Timestamp) -> Option<(Component, PresentManager)> {
+    pub(super) fn present(&self, now: Timestamp) -> Option<(&'static Component, PresentManager)> {
         let webhooks = self.mutating.values().into_iter().chain(self.validating.values());
         let webhooks: Vec<String> = webhooks.map(|name| String::clone(&name)).collect();
         let lease = self.leases.values();
-        let present = PresentManager::seen(self.manager, lease.first().map(|lease| &**lease), &webhooks, now)?;
+        let present =
+            PresentManager::seen(&self.component.manager, lease.first().map(|lease| &**lease), &webhooks, now)?;
         Some((self.component, present))
     }
 }

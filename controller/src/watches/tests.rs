@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::{StreamExt, stream};
 use hitless_api::{Lenient, TransitionBudget};
 use hitless_gate::Budget;
-use hitless_workloads::Component;
+use hitless_workloads::{COMPONENTS, registry};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::{Bytes, Frame};
@@ -102,7 +102,7 @@ fn resources() -> impl Iterator<Item = (Holder, &'static Resource)> {
 
 /// Everything is installed, and nobody else is there.
 fn snapshot(caches: &Caches) -> Snapshot {
-    let all = Caches { installed: Arc::new(Installed::with(&[Component::KusionStack])), ..caches.clone() };
+    let all = Caches { installed: Arc::new(Installed::with(&COMPONENTS)), ..caches.clone() };
     all.snapshot(Timestamp::UNIX_EPOCH)
 }
 

@@ -5,7 +5,7 @@ use hitless_api::lifecycle::{self, Step, is_operating};
 use hitless_api::names::DRAINED;
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, GrantOp, Outcome, Phase};
-use hitless_workloads::{Component, Installed};
+use hitless_workloads::{COMPONENTS, Installed};
 use serde_json::json;
 
 use crate::cluster::{Cluster, view};
@@ -14,7 +14,7 @@ use crate::test_controller::{ALL, PODS, TRANSITIONS, TestController, Writing};
 /// `replicas` pods that take part, of which one at a time may go.
 fn cluster(replicas: u32) -> Cluster {
     let mut cluster = Cluster::new(replicas, 1);
-    cluster.installed = Installed::with(&[Component::KusionStack]);
+    cluster.installed = Installed::with(&COMPONENTS);
     cluster.agent.features.push(GrantOp::FOREIGN_FEATURE.to_owned());
     for pod in cluster.pods.values_mut() {
         pod["metadata"]["labels"][lifecycle::CONTROL] = json!("true");

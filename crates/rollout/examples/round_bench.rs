@@ -19,7 +19,7 @@ use hitless_rollout::prefetch::{NamePool, NodeImages};
 use hitless_rollout::round::round;
 use hitless_rollout::round::write::node_content;
 use hitless_rollout::snapshot::{AgentState, NodeView, RuleView, Snapshot};
-use hitless_workloads::{Component, Installed, registry};
+use hitless_workloads::{COMPONENTS, Installed, registry};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -100,7 +100,7 @@ fn snapshot(pods: usize, policies: usize) -> Snapshot {
         ..Snapshot::default()
     }
     .with_pods((0..pods).map(member).chain([pod(&other)]).collect())
-    .leaving_alone(&Installed::with(&[Component::KusionStack]), PresentManagers::default())
+    .leaving_alone(&Installed::with(&COMPONENTS), PresentManagers::default())
 }
 
 fn main() {

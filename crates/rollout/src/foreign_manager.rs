@@ -109,7 +109,7 @@ impl fmt::Display for PresentManager {
 
 /// The managers that are in the cluster, by the component whose kinds are theirs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PresentManagers(BTreeMap<Component, PresentManager>);
+pub struct PresentManagers(BTreeMap<&'static Component, PresentManager>);
 
 impl PresentManagers {
     /// Whether none is there.
@@ -130,29 +130,29 @@ impl PresentManagers {
 
     /// The one whose kinds these are.
     #[must_use]
-    pub fn of(&self, component: Component) -> Option<&PresentManager> {
-        self.0.get(&component)
+    pub fn of(&self, component: &Component) -> Option<&PresentManager> {
+        self.0.get(component)
     }
 
     /// The one that has objects of this kind.
     #[must_use]
     pub fn of_kind(&self, kind: &GroupKind) -> Option<&PresentManager> {
         let (holder, _) = registry::resource(kind)?;
-        self.of(holder.component())
+        self.of(holder.component()?)
     }
 
     /// The kinds that are left alone: those of managers that are there, and those that are not on.
     pub fn left(&self, installed: &Installed) -> impl Iterator<Item = &'static GroupKind> {
         let is_left = |holder: &Holder| {
             let component = holder.component();
-            component != Component::Base && (self.of(component).is_some() || !installed.has(*holder))
+            component.is_some_and(|component| self.of(component).is_some() || !installed.has(*holder))
         };
         registry::holders().filter(is_left).filter_map(Holder::own)
     }
 }
 
-impl FromIterator<(Component, PresentManager)> for PresentManagers {
-    fn from_iter<I: IntoIterator<Item = (Component, PresentManager)>>(all: I) -> Self {
+impl FromIterator<(&'static Component, PresentManager)> for PresentManagers {
+    fn from_iter<I: IntoIterator<Item = (&'static Component, PresentManager)>>(all: I) -> Self {
         Self(all.into_iter().collect())
     }
 }
@@ -174,10 +174,11 @@ impl Snapshot {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hitless_workloads::component::KUSIONSTACK;
     use serde_json::json;
 
     fn manager() -> &'static ForeignManager {
-        Component::KusionStack.manager().unwrap()
+        &KUSIONSTACK.manager
     }
 
     fn lease(holder: &str, renewed: &str) -> LeaseView {
@@ -211,13 +212,13 @@ mod tests {
 
     #[test]
     fn while_it_is_there_its_kinds_are_left_to_it_and_no_others() {
-        let installed = Installed::with(&[Component::KusionStack]);
+        let installed = Installed::with(&[&KUSIONSTACK]);
         let left =
             |present: &PresentManagers| present.left(&installed).map(|kind| kind.kind.clone()).collect::<Vec<_>>();
         assert_eq!(left(&PresentManagers::default()), Vec::<String>::new());
         let webhooks = [manager().validating.to_owned()];
         let there = PresentManager::seen(manager(), None, &webhooks, Timestamp::UNIX_EPOCH).unwrap();
-        let there: PresentManagers = [(Component::KusionStack, there)].into_iter().collect();
+        let there: PresentManagers = [(&KUSIONSTACK, there)].into_iter().collect();
         let left = left(&there);
         assert!(left.iter().any(|kind| kind == "CollaSet") && left.iter().all(|kind| kind != "Deployment"), "{left:?}");
         assert!(there.of_kind(&GroupKind::new("apps.kusionstack.io", "CollaSet")).is_some());

@@ -306,7 +306,8 @@ impl Snapshot {
     /// Whether it is looked after: it is installed and on, and the manager that it comes from is not there to do so.
     #[must_use]
     pub fn serves(&self, holder: Holder) -> bool {
-        self.installed.has(holder) && self.managers.of(holder.component()).is_none()
+        let manager = holder.component().and_then(|component| self.managers.of(component));
+        self.installed.has(holder) && manager.is_none()
     }
 
     /// Whether the grant is for a workload whose objects can't be read now.

@@ -62,10 +62,8 @@ pub enum RestoreError {
 /// One write that puts something back.
 #[derive(Debug, PartialEq)]
 pub enum Restore {
-    /// Lifts a hold, or takes our labels off.
-    Workload(Box<Write>),
-    /// A Service that was opened for a Hold.
-    Close(Box<Write>),
+    /// Lifts a hold, takes our labels off, closes a Service that was opened for a Hold, or deletes a pod of ours that serves nobody.
+    Write(Box<Write>),
     /// A pod that is out of service, or that nobody has put in service yet.
     Raise {
         /// The pod.
@@ -80,18 +78,23 @@ pub enum Restore {
         /// As it was seen.
         resource_version: String,
     },
-    /// A pod of ours that fetches an image, or a companion pod that serves nobody.
-    Delete(PodRef),
 }
 
 impl Restore {
+    /// A pod of ours is deleted.
+    fn delete(pod: &PodRef) -> Self {
+        Self::Write(Box::new(Write::delete_helper("delete", pod, None, None)))
+    }
+
     /// Whether it is about a workload of a kind that the guard holds, or a part of one.
     fn is_of_a_held_kind(&self) -> bool {
         match self {
-            Self::Workload(write) => {
-                registry::of_workload(&write.on.group_kind).is_none_or(|kind| kind.guard().is_some())
+            Self::Write(write) => {
+                let kind = &write.on.group_kind;
+                let is_held = registry::of_workload(kind).is_none_or(|kind| kind.guard().is_some());
+                registry::resource(kind).is_some() && is_held
             }
-            Self::Close(_) | Self::Raise { .. } | Self::Lower { .. } | Self::Delete(_) => false,
+            Self::Raise { .. } | Self::Lower { .. } => false,
         }
     }
 }
@@ -99,20 +102,18 @@ impl Restore {
 impl fmt::Display for Restore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Workload(write) => {
+            Self::Write(write) => {
                 let ObjectRef { group_kind, namespace, name, .. } = &write.on;
-                write!(f, "{group_kind} {namespace}/{name}: {}", write.verb)
-            }
-            Self::Close(write) => {
-                write!(
-                    f,
-                    "Service {}/{}: publishNotReadyAddresses as its owner has it",
-                    write.on.namespace, write.on.name
-                )
+                match (&*group_kind.group, &*group_kind.kind) {
+                    ("", "Service") => {
+                        write!(f, "Service {namespace}/{name}: publishNotReadyAddresses as its owner has it")
+                    }
+                    ("", "Pod") => write!(f, "Pod {namespace}/{name} (made by hitless): {}", write.verb),
+                    _ => write!(f, "{group_kind} {namespace}/{name}: {}", write.verb),
+                }
             }
             Self::Raise { pod, .. } => write!(f, "Pod {}/{}: back in service", pod.namespace, pod.name),
             Self::Lower { pod, .. } => write!(f, "Pod {}/{} (companion): out of service", pod.namespace, pod.name),
-            Self::Delete(pod) => write!(f, "Pod {}/{} (made by hitless): delete", pod.namespace, pod.name),
         }
     }
 }
@@ -160,7 +161,7 @@ impl Passed {
 /// Where to put things back, and with whose rights.
 pub struct Restorer {
     client: Client,
-    components: Vec<Component>,
+    components: Vec<&'static Component>,
     /// `None`: all of them.
     namespace: Option<String>,
     leaves_workloads: bool,
@@ -170,7 +171,7 @@ pub struct Restorer {
 impl Restorer {
     /// In all namespaces, for the kinds of these components.
     #[must_use]
-    pub fn new(client: Client, components: Vec<Component>, writes: Writes) -> Self {
+    pub fn new(client: Client, components: Vec<&'static Component>, writes: Writes) -> Self {
         Self { client, components, namespace: None, leaves_workloads: false, writes }
     }
 
@@ -260,7 +261,7 @@ mod tests {
             let body = Body::from(body.to_string().into_bytes());
             std::future::ready(http::Response::builder().status(code).body(body))
         });
-        let restorer = Restorer::new(Client::new(service, "default"), vec![Component::Base], Writes::default());
+        let restorer = Restorer::new(Client::new(service, "default"), Vec::new(), Writes::default());
         let passed = restorer.pass().await;
         assert_eq!((passed.changed.len(), raised.load(Ordering::Relaxed)), (1, 1));
         assert!(

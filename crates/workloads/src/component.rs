@@ -1,19 +1,20 @@
-//! What has to be installed for a kind, and whose kinds these are.
+//! Kinds that an installation may leave out: what they are called together, and whose kinds they are.
 
-use std::str::FromStr;
+use std::fmt;
 
-/// What has to be installed for a kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Component {
-    /// hitless itself.
-    Base,
-    /// The component `manifests/kusionstack`, too: definitions, rights, and the setting that lets the controller act.
-    KusionStack,
+/// Kinds that come from another project, with a folder of manifests of their own: definitions, policies, rights, and the setting that
+/// lets the controller act. A kind that names none belongs to hitless itself.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Component {
+    /// In settings, and of its folder in `manifests`.
+    pub name: &'static str,
+    /// The manager that its kinds come from.
+    pub manager: ForeignManager,
 }
 
 /// The manager that a component's kinds come from. Two controllers of one object would both make pods, so while it is in the cluster
 /// its kinds are its own.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ForeignManager {
     /// For people.
     pub name: &'static str,
@@ -29,57 +30,37 @@ pub struct ForeignManager {
     pub validating: &'static str,
 }
 
-/// KusionStack's kuperator, v0.7.4.
-static KUSIONSTACK: ForeignManager = ForeignManager {
-    name: "KusionStack's own manager",
-    left: "LeftToKuperator",
-    namespace: "kusionstack-system",
-    lease: "kusionstack-controller-manager",
-    mutating: "kusionstack-controller-manager-mutating",
-    validating: "kusionstack-controller-manager-validating",
+/// All components, in the order in which people read them. A new one is a row here and a folder in `manifests`.
+pub static COMPONENTS: [&Component; 1] = [&KUSIONSTACK];
+
+/// The kinds of KusionStack's kuperator, v0.7.4.
+pub static KUSIONSTACK: Component = Component {
+    name: "kusionstack",
+    manager: ForeignManager {
+        name: "KusionStack's own manager",
+        left: "LeftToKuperator",
+        namespace: "kusionstack-system",
+        lease: "kusionstack-controller-manager",
+        mutating: "kusionstack-controller-manager-mutating",
+        validating: "kusionstack-controller-manager-validating",
+    },
 };
 
-impl Component {
-    /// All that may be installed beside hitless itself.
-    pub const OPTIONAL: [Self; 1] = [Self::KusionStack];
+/// The word by which kinds of a component are turned off by themselves. Kinds with the same word are on and off together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Switch(&'static str);
 
-    /// Its name in the setting; hitless itself is not named there.
+impl Switch {
+    /// The switch of the kind with this name.
     #[must_use]
-    pub const fn name(self) -> Option<&'static str> {
-        match self {
-            Self::Base => None,
-            Self::KusionStack => Some("kusionstack"),
-        }
-    }
-
-    /// The manager that its kinds come from.
-    #[must_use]
-    pub const fn manager(self) -> Option<&'static ForeignManager> {
-        match self {
-            Self::Base => None,
-            Self::KusionStack => Some(&KUSIONSTACK),
-        }
+    pub const fn of(kind: &'static str) -> Self {
+        Self(kind)
     }
 }
 
-/// Components as a setting names them, comma-separated.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ComponentNames(pub Vec<Component>);
-
-impl FromStr for ComponentNames {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let known = || Component::OPTIONAL.iter().filter_map(|each| each.name()).collect::<Vec<_>>().join(", ");
-        let component = |name: &str| {
-            let found = Component::OPTIONAL.into_iter().find(|each| each.name() == Some(name));
-            found.ok_or_else(|| format!("there is no component {name}; known is {}", known()))
-        };
-        named(text).map(component).collect::<Result<_, _>>().map(Self)
+/// The word in settings.
+impl fmt::Display for Switch {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.0)
     }
-}
-
-/// What a setting names, comma-separated.
-pub(crate) fn named(text: &str) -> impl Iterator<Item = &str> {
-    text.split(',').map(str::trim).filter(|name| !name.is_empty())
 }

@@ -3,13 +3,12 @@
 use hitless_api::GroupKind;
 use serde_json::Value;
 
-use crate::component::Component;
+use crate::component::{Component, Switch};
 use crate::halted::BadVersion;
 use crate::manifest::RolledOut;
 use crate::object::{Object, ReadError};
 use crate::plan::Plan;
 use crate::right::Right;
-use crate::switch::Switch;
 use crate::version::{Undo, WayBack};
 use crate::world::World;
 use crate::write::Write;
@@ -81,9 +80,9 @@ pub trait Kind: Sync {
     /// What is watched: the workload's own first, then what it consists of.
     fn resources(&self) -> &'static [Resource];
 
-    /// What has to be installed for it.
-    fn component(&self) -> Component {
-        Component::Base
+    /// The component that it is a part of; `None`: hitless itself.
+    fn component(&self) -> Option<&'static Component> {
+        None
     }
 
     /// What the controller needs besides the rights to these resources.
@@ -91,7 +90,7 @@ pub trait Kind: Sync {
         Vec::new()
     }
 
-    /// The switch by which it can be turned off by itself, if it has one.
+    /// The switch by which it can be turned off by itself. Each kind of a component has one.
     fn switch(&self) -> Option<Switch> {
         None
     }

@@ -7,7 +7,7 @@ use hitless_api::GroupKind;
 use hitless_api::pod::PodView;
 use serde_json::Value;
 
-use crate::component::Component;
+use crate::component::{Component, Switch};
 use crate::kind::{Kind, Resource, Size};
 use crate::kinds::colla_set::CollaSets;
 use crate::kinds::daemon_set::DaemonSets;
@@ -22,7 +22,6 @@ use crate::requests::foreign::Foreign;
 use crate::requests::operation_job::OperationJobs;
 use crate::requests::restart::Restarts;
 use crate::right::Right;
-use crate::switch::{Installed, Switch};
 use crate::world::World;
 
 /// All kinds. A new one is a folder in `kinds`, a line in [`crate::object::Body`] and a line here.
@@ -60,9 +59,9 @@ impl Holder {
         }
     }
 
-    /// What has to be installed for it.
+    /// The component that it is a part of; `None`: hitless itself.
     #[must_use]
-    pub fn component(self) -> Component {
+    pub fn component(self) -> Option<&'static Component> {
         match self {
             Self::Workload(kind) => kind.component(),
             Self::Request(kind) => kind.component(),
@@ -125,13 +124,16 @@ fn of_every_kind() -> impl Iterator<Item = (Holder, &'static Resource)> {
     holders().flat_map(|holder| holder.resources().iter().map(move |resource| (holder, resource)))
 }
 
-/// All resources that are watched where this is installed and switched on, each once, with who reads it.
-pub fn resources_of(installed: &Installed) -> impl Iterator<Item = (Holder, &'static Resource)> {
-    let is_wanted = |resource: &Resource| {
-        let mut holders = holders().filter(|holder| holder.resources().contains(resource));
-        holders.any(|holder| installed.has(holder))
-    };
-    resources().filter(move |(_, resource)| is_wanted(resource))
+/// The words by which kinds are turned off, each once.
+#[must_use]
+pub fn switches() -> Vec<Switch> {
+    let mut all = Vec::new();
+    for switch in holders().filter_map(Holder::switch) {
+        if !all.contains(&switch) {
+            all.push(switch);
+        }
+    }
+    all
 }
 
 /// All resources that are watched, each once, with who reads it.
@@ -175,16 +177,6 @@ pub fn named(name: &str) -> Option<&'static dyn Kind> {
     KINDS.iter().copied().find(|kind| kind.names().contains(&name.as_str()))
 }
 
-impl Installed {
-    /// Whether a kind with this component and this switch is on.
-    #[must_use]
-    pub fn has(&self, holder: Holder) -> bool {
-        let component = holder.component();
-        let is_there = component == Component::Base || self.components.contains(&component);
-        is_there && holder.switch().is_none_or(|switch| !self.off.contains(&switch))
-    }
-}
-
 impl<'a> World<'a> {
     /// Of these objects and pods.
     #[must_use]
@@ -217,29 +209,5 @@ mod tests {
         for (group, kind) in [("apps.kusionstack.io", "PodDecoration"), ("apps", "ReplicaSet"), ("", "Pod")] {
             assert!(!workload(group, kind), "{kind}");
         }
-    }
-
-    fn plurals(installed: &Installed) -> Vec<&'static str> {
-        resources_of(installed).map(|(_, resource)| resource.plural).collect()
-    }
-
-    #[test]
-    fn a_kind_that_is_off_is_not_read_and_the_others_are() {
-        let all = Installed::with(&[Component::KusionStack]);
-        let read = plurals(&all);
-        assert!(
-            ["collasets", "resourcecontexts", "operationjobs", "deployments"].iter().all(|each| read.contains(each))
-        );
-        let off = |switch: Switch| plurals(&Installed { off: [switch].into(), ..all.clone() });
-        let without_sets = off(Switch::CollaSet);
-        assert!(
-            !without_sets.contains(&"collasets") && !without_sets.contains(&"resourcecontexts"),
-            "{without_sets:?}"
-        );
-        assert!(without_sets.contains(&"controllerrevisions"), "StatefulSets need them, too");
-        assert!(without_sets.contains(&"operationjobs"));
-        assert!(!off(Switch::OperationJob).contains(&"operationjobs"));
-        assert!(!plurals(&Installed::default()).contains(&"operationjobs"), "the component is not there");
-        assert!(holders().filter(|holder| Installed::default().has(*holder)).all(|holder| holder.switch().is_none()));
     }
 }

@@ -11,13 +11,12 @@ use jiff::Timestamp;
 use serde::de::Error as _;
 use serde_json::Value;
 
-use crate::component::Component;
+use crate::component::{Component, Switch};
 use crate::intent::DesiredOperation;
 use crate::kind::Resource;
 use crate::object::{Object, ReadError};
 use crate::plan::Plan;
 use crate::right::Right;
-use crate::switch::Switch;
 use crate::world::World;
 use crate::write::Write;
 
@@ -107,12 +106,12 @@ pub trait RequestKind: Sync {
         &[]
     }
 
-    /// What has to be installed for it.
-    fn component(&self) -> Component {
-        Component::Base
+    /// The component that it is a part of; `None`: hitless itself.
+    fn component(&self) -> Option<&'static Component> {
+        None
     }
 
-    /// The switch by which it can be turned off by itself, if it has one.
+    /// The switch by which it can be turned off by itself. Each kind of a component has one.
     fn switch(&self) -> Option<Switch> {
         None
     }

@@ -3,11 +3,11 @@
 
 use std::fmt::Write as _;
 
-use crate::component::Component;
+use crate::component::{COMPONENTS, Component};
+use crate::installed::Installed;
 use crate::kind::Resource;
 use crate::registry::{self, Holder};
 use crate::right::Right;
-use crate::switch::Installed;
 
 const READ: &[&str] = &["get", "list", "watch"];
 const BEGIN: &str = "# Generated from KINDS in crates/workloads by `cargo xtask generate`. Do not edit.\n";
@@ -15,17 +15,15 @@ const END: &str = "# End of what is generated.\n";
 
 /// A manifest with a generated part: path in the repository and the rights in it.
 #[must_use]
-pub fn manifests() -> [(&'static str, Vec<Right>); 3] {
-    [
-        ("manifests/rbac/controller.yaml", controller()),
-        ("manifests/kusionstack/rbac.yaml", component(Component::KusionStack)),
-        ("manifests/uninstall/account.yaml", uninstall(&[Component::Base])),
-    ]
+pub fn manifests() -> Vec<(String, Vec<Right>)> {
+    let of_components = COMPONENTS.map(|each| (format!("manifests/{}/rbac.yaml", each.name), of(Some(each))));
+    let own = [("rbac/controller.yaml", controller()), ("uninstall/account.yaml", uninstall(&[]))];
+    own.into_iter().map(|(name, rights)| (format!("manifests/{name}"), rights)).chain(of_components).collect()
 }
 
-/// What the controller needs for the kinds of a component.
+/// What the controller needs for the kinds of a component, or for those of hitless itself.
 #[must_use]
-pub fn component(component: Component) -> Vec<Right> {
+pub fn of(component: Option<&Component>) -> Vec<Right> {
     let of_component = |resource: &Resource| {
         let mut holders = registry::holders().filter(|holder| holder.resources().contains(resource));
         holders.next().is_some_and(|first| first.component() == component)
@@ -40,7 +38,7 @@ pub fn component(component: Component) -> Vec<Right> {
 /// What the controller needs in any case.
 #[must_use]
 pub fn controller() -> Vec<Right> {
-    component(Component::Base)
+    of(None)
 }
 
 fn of_controller(resources: &[&Resource]) -> Vec<Right> {
@@ -62,9 +60,9 @@ fn of_controller(resources: &[&Resource]) -> Vec<Right> {
 
 /// What the uninstall needs for the kinds of these components.
 #[must_use]
-pub fn uninstall(components: &[Component]) -> Vec<Right> {
+pub fn uninstall(components: &[&'static Component]) -> Vec<Right> {
     let installed = Installed::with(components);
-    let resources = registry::resources_of(&installed).map(|(_, resource)| resource);
+    let resources = installed.resources().map(|(_, resource)| resource);
     let changed = resources.filter(|resource| !resource.uninstall_verbs.is_empty());
     changed.map(|resource| right(resource, resource.uninstall_verbs, resource.uninstall_why)).collect()
 }
@@ -137,8 +135,8 @@ mod tests {
     /// The API server lets nobody hand out more than he has, and the controller makes the uninstall's role.
     #[test]
     fn the_controller_has_what_the_uninstall_has() {
-        let all: Vec<Right> = [Component::Base, Component::KusionStack].into_iter().flat_map(component).collect();
-        for right in uninstall(&[Component::Base, Component::KusionStack]) {
+        let all: Vec<Right> = COMPONENTS.into_iter().map(Some).chain([None]).flat_map(of).collect();
+        for right in uninstall(&COMPONENTS) {
             let own = all.iter().find(|own| (&own.group, own.resource) == (&right.group, right.resource)).unwrap();
             assert!(right.verbs.iter().all(|verb| own.verbs.contains(verb)), "{right:?}");
         }

@@ -9,7 +9,7 @@ use hitless_workloads::rights;
 fn committed_roles_are_what_the_kinds_say() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     for (path, rights) in rights::manifests() {
-        let committed = fs::read_to_string(root.join(path)).unwrap();
+        let committed = fs::read_to_string(root.join(&path)).unwrap();
         let wanted = rights::with_rights(&committed, &rights).unwrap();
         assert!(committed == wanted, "{path} is stale: run `cargo xtask generate` and commit the result");
     }

@@ -8,13 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use hitless_agent::view::NodePod;
 use hitless_api::lifecycle::{CONTROL, LifecycleView};
 use hitless_api::names::{self, labels};
-use hitless_api::pod::{Conditions, ContainerSpec, ContainerView, Place, PodView};
-use hitless_api::shared::Shared;
+use hitless_api::pod::{ContainerSpec, ContainerView, Place, PodView};
 use hitless_api::{ObjectRef, PodRef, PullPolicy};
 use hitless_rollout::prefetch::PrefetchState;
 use hitless_rollout::snapshot::NodeView;
 use hitless_workloads::{Body, Object as View, Template};
 use hitless_world::kubelet::set_condition;
+use hitless_world::objects;
 
 use crate::balancer;
 use crate::clock::{MS, Micros, NEVER, SECOND};
@@ -279,7 +279,7 @@ pub(crate) fn install_node(node: usize, uid: String, ground: &mut Ground) {
 
 fn install_agent_pod(node: usize, ground: &mut Ground) {
     let (uid, wall) = (agent_pod(node), ground.wall(0));
-    let mut pod = empty(PodRef { namespace: AGENTS.to_owned(), name: uid.clone(), uid });
+    let mut pod = empty(&PodRef { namespace: AGENTS.to_owned(), name: uid.clone(), uid });
     pod.view.labels.insert(names::APP_LABEL.to_owned(), names::AGENT.to_owned());
     pod.view.node = Some(format!("n{node}"));
     pod.view.host_network = true;
@@ -288,43 +288,13 @@ fn install_agent_pod(node: usize, ground: &mut Ground) {
     server.put_pod(checks, pod);
 }
 
-fn empty(id: PodRef) -> NodePod {
-    let ip = Some(balancer::ip(&id.uid).to_string());
-    let view = PodView {
-        id,
-        resource_version: String::new(),
-        generation: 1,
-        observed_generation: 0,
-        labels: Shared::default(),
-        annotations: Shared::default(),
-        owner: None,
-        node: None,
-        containers: Vec::new(),
-        init: None,
-        pull_identity: hitless_api::PullIdentity::default(),
-        conditions: Conditions::default(),
-        gated: false,
-        host_network: false,
-        runtime_class: None,
-        grace_seconds: 30,
-        terminating: false,
-        finished: false,
-        ip,
-        created: None,
-        lifecycle: None,
-        claims: Vec::new(),
-    };
-    let grace = std::time::Duration::from_secs(30);
-    NodePod {
-        view,
-        has_labels: true,
-        has_annotations: false,
-        ips: Vec::new(),
-        pre_stop: BTreeMap::new(),
-        readiness: BTreeMap::new(),
-        config_mounts: BTreeSet::new(),
-        grace,
-    }
+fn empty(id: &PodRef) -> NodePod {
+    let ip = balancer::ip(&id.uid).to_string();
+    let mut pod = NodePod::from(&objects::Pod::new(&id.namespace, &id.name).uid(&id.uid).object());
+    pod.view.resource_version.clear();
+    (pod.view.generation, pod.view.ip) = (1, Some(ip));
+    pod.has_labels = true;
+    pod
 }
 
 /// A pod as a ReplicaSet makes it.
@@ -342,7 +312,7 @@ pub(crate) fn pod(
     (name, uid): (String, String),
     created: jiff::Timestamp,
 ) -> NodePod {
-    let mut pod = empty(PodRef { namespace: owner.namespace.clone(), name, uid });
+    let mut pod = empty(&PodRef { namespace: owner.namespace.clone(), name, uid });
     let Some(template) = template else { return pod };
     let metadata = &template.content()["metadata"];
     let map = |name: &str| -> BTreeMap<String, String> {

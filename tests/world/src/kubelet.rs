@@ -138,14 +138,12 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test")]
 
     use hitless_api::names::IN_SERVICE;
-    use k8s_openapi::api::core::v1::Pod;
 
     use super::*;
+    use crate::objects::Pod;
 
     fn pod() -> PodView {
-        let pod = serde_json::json!({"metadata": {"name": "web-0"}, "spec": {"containers": [{"name": "web", "image": "web:v1"}],
-            "readinessGates": [{"conditionType": IN_SERVICE}]}});
-        PodView::from(&serde_json::from_value::<Pod>(pod).unwrap())
+        Pod::new("shop", "web-0").gated().container("web", "web:v1").view()
     }
 
     #[test]

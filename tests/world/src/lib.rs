@@ -6,6 +6,7 @@ pub mod images;
 pub mod kubelet;
 pub mod native;
 mod object;
+pub mod objects;
 
 pub use api_server::{Refused, carry_out, review};
 pub use object::{WorkloadObject, object_key};

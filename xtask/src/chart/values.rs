@@ -1,16 +1,18 @@
 //! The values of the chart: their schema, which knows no others, and their defaults with what they mean.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use anyhow::Context as _;
+use hitless_workloads::COMPONENTS;
 use k8s_openapi::api::core::v1::{Affinity, LocalObjectReference, ResourceRequirements, Toleration};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use schemars::{JsonSchema, schema_for};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema, schema_for};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::emit;
 use super::settings::Defaults;
+use super::{OWN_COMPONENTS, emit};
 
 /// Where the alerts' runbooks are, as the rules have it.
 const RUNBOOKS: &str = "https://hitless.dev/runbooks";
@@ -64,13 +66,21 @@ enum Admission {
     Refusing,
 }
 
-#[derive(Serialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-#[expect(dead_code, reason = "the schema knows all of them, the defaults use one at most")]
-enum Component {
-    ExecHooks,
-    Kusionstack,
-    Selinux,
+/// Name of what may be installed besides.
+#[derive(Serialize)]
+struct Component(String);
+
+impl JsonSchema for Component {
+    fn schema_name() -> Cow<'static, str> {
+        "Component".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let own = OWN_COMPONENTS.iter().map(|(name, _)| *name);
+        let mut names: Vec<&str> = own.chain(COMPONENTS.map(|each| each.name)).collect();
+        names.sort_unstable();
+        json_schema!({"enum": names, "type": "string"})
+    }
 }
 
 #[derive(Serialize, Deserialize, JsonSchema)]

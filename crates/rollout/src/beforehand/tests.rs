@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use hitless_workloads::Object;
-use k8s_openapi::api::core::v1::Pod;
+use hitless_world::objects::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use serde_json::json;
 
@@ -15,11 +15,9 @@ fn workload(kind: &str, replicas: u32, annotations: &Value) -> Object {
 }
 
 fn pod(name: &str, node: Option<&str>) -> PodView {
-    let pod: Pod = serde_json::from_value(json!({"metadata": {"name": name, "namespace": "shop", "uid": name},
-        "spec": {"nodeName": node, "containers": [{"name": "web", "image": "web:v1", "resources": {"requests": {"cpu": "1"}}},
-            {"name": "log", "image": "log:v1"}]}}))
-    .unwrap();
-    PodView::from(&pod)
+    let resources = json!({"resources": {"requests": {"cpu": "1"}}});
+    let pod = Pod::new("shop", name).uid(name).container_with("web", "web:v1", &resources).container("log", "log:v1");
+    if let Some(node) = node { pod.on(node).view() } else { pod.view() }
 }
 
 fn helpers(snapshot: &Snapshot, workload: &Object) -> Vec<Helper> {

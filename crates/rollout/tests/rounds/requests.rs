@@ -9,7 +9,8 @@ use hitless_rollout::foreign_manager::{PresentManager, PresentManagers};
 use hitless_rollout::mode::ServiceView;
 use hitless_rollout::round::{Round, WaitReason};
 use hitless_rollout::snapshot::{Evidence, NodeTransitionView, OperationKey, RuleView, Snapshot, Version};
-use hitless_workloads::{Component, Installed};
+use hitless_workloads::component::KUSIONSTACK;
+use hitless_workloads::{Installed, Switch};
 use k8s_openapi::api::core::v1::Service;
 use serde_json::{Value, json};
 
@@ -197,11 +198,11 @@ fn leaving(is_done: bool) -> NodeTransitionView {
 
 #[test]
 fn beside_kusionstacks_own_manager_nothing_begins_and_no_pod_is_kept_out_of_service() {
-    let all = Installed::with(&[Component::KusionStack]);
-    let manager = Component::KusionStack.manager().unwrap();
+    let all = Installed::with(&[&KUSIONSTACK]);
+    let manager = &KUSIONSTACK.manager;
     let webhooks = [manager.mutating.to_owned()];
     let there = PresentManager::seen(manager, None, &webhooks, scene::now()).unwrap();
-    let there: PresentManagers = [(Component::KusionStack, there)].into_iter().collect();
+    let there: PresentManagers = [(&KUSIONSTACK, there)].into_iter().collect();
     let own = |pod: &mut Value| {
         pod["metadata"]["ownerReferences"] = json!([{"apiVersion": "apps.kusionstack.io/v1alpha1", "kind": "CollaSet", "name": "set",
             "uid": "uid-set", "controller": true}]);
@@ -221,7 +222,7 @@ fn beside_kusionstacks_own_manager_nothing_begins_and_no_pod_is_kept_out_of_serv
         assert_eq!(grants.len(), usize::from(!is_done));
         assert!(grants.iter().all(|grant| grant.cancel.is_some()));
     }
-    let off = Installed { off: [hitless_workloads::Switch::CollaSet].into(), ..all };
+    let off = Installed { off: [Switch::of("CollaSet")].into(), ..all };
     let restarts = decide(&snapshot(&objects, pod(own)).leaving_alone(&off, PresentManagers::default()));
     assert_eq!(grants(&restarts).unwrap().len(), 1, "CollaSets are off: its pods are like anybody's");
 }

@@ -13,7 +13,8 @@ use hitless_rollout::prefetch::{NamePool, NodeImages};
 use hitless_rollout::round::write::{ledger_content, node_content};
 use hitless_rollout::round::{Round, round};
 use hitless_rollout::snapshot::{AgentState, NodeTransitionView, NodeView, Snapshot, Version};
-use hitless_workloads::{Component, Installed, Object, Write, registry};
+use hitless_workloads::{COMPONENTS, Installed, Object, Write, registry};
+use hitless_world::objects;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
@@ -36,17 +37,8 @@ pub(crate) fn template(image: &str) -> Value {
 
 /// A pod on `n1` that serves and runs this image. Its containers have run for as long as it is Ready.
 pub(crate) fn pod(metadata: &Value, image: &str, image_id: &str, since: &str) -> Value {
-    let condition = |name: &str| json!({"type": name, "status": "True", "lastTransitionTime": since});
-    json!({
-        "metadata": metadata,
-        "spec": {"nodeName": "n1", "readinessGates": [{"conditionType": "hitless.dev/InService"}],
-            "containers": [{"name": "web", "image": image}]},
-        "status": {
-            "conditions": [condition("Ready"), condition("hitless.dev/InService")],
-            "containerStatuses": [{"name": "web", "image": image, "imageID": image_id, "ready": true, "restartCount": 0,
-                "containerID": "containerd://1", "state": {"running": {"startedAt": since}}}],
-        },
-    })
+    let pod = objects::Pod::of(metadata).on("n1").gated().container("web", image);
+    pod.running(image_id, since).conditions(&["Ready", "hitless.dev/InService"], Some(since)).json()
 }
 
 pub(crate) fn view(pod: &Value) -> PodView {
@@ -70,7 +62,7 @@ pub(crate) fn snapshot(objects: &[Value], pod: PodView, images: &[&str]) -> Snap
         ..Snapshot::default()
     }
     .with_pods(vec![Arc::new(pod)])
-    .leaving_alone(&Installed::with(&[Component::KusionStack]), PresentManagers::default())
+    .leaving_alone(&Installed::with(&COMPONENTS), PresentManagers::default())
 }
 
 /// The node's NodeTransition, with these grants and reports of its agent.

@@ -47,7 +47,7 @@ impl Restorer {
                 found.wanted.extend(wanted::close(&services));
                 for farewell in farewells(&pods, &services, Timestamp::now()) {
                     match farewell {
-                        Farewell::Delete(pod) => found.wanted.push(Restore::Delete(pod)),
+                        Farewell::Delete(pod) => found.wanted.push(Restore::delete(&pod)),
                         Farewell::Lower { pod, resource_version } => {
                             found.wanted.push(Restore::Lower { pod, resource_version });
                         }

@@ -30,16 +30,16 @@ pub(super) fn raise(pods: &[Arc<PodView>]) -> impl Iterator<Item = Restore> {
 /// Pods that fetch images.
 pub(super) fn delete(pods: &[Arc<PodView>]) -> impl Iterator<Item = Restore> {
     let ours = pods.iter().filter(|pod| pod.labels.contains_key(labels::PREFETCH) && !pod.terminating);
-    ours.map(|pod| Restore::Delete(pod.id.clone()))
+    ours.map(|pod| Restore::delete(&pod.id))
 }
 
 /// Which resources may have something of ours. What workloads consist of comes before the workloads: one that is let go may need any of
 /// its parts.
 pub(super) fn resources(
-    components: &[Component],
+    components: &[&'static Component],
 ) -> impl Iterator<Item = (&'static dyn Kind, &'static Resource)> + use<> {
     let installed = Installed::with(components);
-    let resources = registry::resources_of(&installed);
+    let resources = installed.resources();
     let of_workloads = resources.filter_map(|(holder, resource)| Some((holder.workload()?, resource)));
     let mut all: Vec<_> = of_workloads.filter(|(_, resource)| !resource.uninstall_verbs.is_empty()).collect();
     all.sort_by_key(|(_, resource)| registry::of_workload(&resource.group_kind).is_some());
@@ -48,7 +48,7 @@ pub(super) fn resources(
 
 /// A workload is let go.
 pub(super) fn release(kind: &dyn Kind, object: &Object) -> Option<Restore> {
-    kind.release(object).map(|write| Restore::Workload(Box::new(write)))
+    kind.release(object).map(|write| Restore::Write(Box::new(write)))
 }
 
 /// Services that were opened for a Hold.
@@ -78,12 +78,13 @@ pub(super) fn close_ended(
 }
 
 fn closed(service: &ServiceView) -> Restore {
-    Restore::Close(Box::new(service::close(service)))
+    Restore::Write(Box::new(service::close(service)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hitless_workloads::COMPONENTS;
     use k8s_openapi::api::core::v1::{Pod, Service};
     use serde::de::DeserializeOwned;
     use serde_json::{Value, json};
@@ -128,7 +129,7 @@ mod tests {
         let ours = json!({"metadata": {"labels": {"hitless.dev/prefetch": "0123"}}});
         let pods = [pod("ours", false, None, &ours), pod("theirs", false, None, &json!({}))];
         let wanted: Vec<Restore> = delete(&pods).collect();
-        assert!(matches!(&wanted[..], [Restore::Delete(pod)] if pod.name == "ours"), "{wanted:?}");
+        assert!(matches!(&wanted[..], [Restore::Write(write)] if write.on.name == "ours"), "{wanted:?}");
     }
 
     #[test]
@@ -138,7 +139,7 @@ mod tests {
         let services = [service("open", &marked), service("own", &json!({"spec": {"publishNotReadyAddresses": true}}))];
         let closed: Vec<Restore> = close(&services).collect();
         assert!(
-            matches!(&closed[..], [Restore::Close(write)] if write.on.name == "open" && service::content(write) == Some((false, None)))
+            matches!(&closed[..], [Restore::Write(write)] if write.on.name == "open" && service::content(write) == Some((false, None)))
         );
     }
 
@@ -147,7 +148,7 @@ mod tests {
         let of = |resource: &'static Resource, kind: &dyn Kind, name: &str, rest: &Value| {
             kind.read(&resource.group_kind, object(name, rest)).unwrap()
         };
-        let wanted: Vec<(String, &str)> = resources(&[Component::Base, Component::KusionStack])
+        let wanted: Vec<(String, &str)> = resources(&COMPONENTS)
             .flat_map(|(kind, resource)| {
                 let objects = match resource.plural {
                     "replicasets" => vec![
@@ -172,7 +173,7 @@ mod tests {
                 objects.iter().filter_map(|object| release(kind, object)).collect::<Vec<_>>()
             })
             .map(|restore| match restore {
-                Restore::Workload(write) => (write.on.name, write.verb),
+                Restore::Write(write) => (write.on.name, write.verb),
                 other => panic!("{other:?}"),
             })
             .collect();
@@ -206,7 +207,7 @@ mod tests {
         let live = ["about-to-go.h".to_owned()].into();
         let closed: Vec<String> = close_ended(&services, &pods, &live, now.parse().unwrap())
             .map(|restore| match restore {
-                Restore::Close(write) => write.on.name,
+                Restore::Write(write) => write.on.name,
                 other => panic!("{other:?}"),
             })
             .collect();

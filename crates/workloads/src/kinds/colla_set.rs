@@ -29,7 +29,7 @@ pub(crate) use names::{GROUP, PAIR_ORIGIN, TO_REPLACE};
 pub use resource_context::ContextBody;
 
 use super::pod_decoration::POD_DECORATION;
-use crate::component::Component;
+use crate::component::{Component, KUSIONSTACK, Switch};
 use crate::halted::BadVersion;
 use crate::kind::{Kind, Resource, Size};
 use crate::manifest::{self, RolledOut};
@@ -37,11 +37,11 @@ use crate::object::{self, Body, Object, ReadError};
 use crate::plan::Plan;
 use crate::revision::{self, CONTROLLER_REVISION};
 use crate::right::Right;
-use crate::switch::Switch;
 use crate::world::World;
 use crate::write::Write;
 
-pub(crate) const COLLA_SET: Resource = Resource {
+/// CollaSets themselves.
+pub const COLLA_SET: Resource = Resource {
     group_kind: GroupKind::new(GROUP, "CollaSet"),
     version: "v1alpha1",
     plural: "collasets",
@@ -86,12 +86,12 @@ impl Kind for CollaSets {
         const { &[COLLA_SET, RESOURCE_CONTEXT, CLAIM, CONTROLLER_REVISION, POD_DECORATION] }
     }
 
-    fn component(&self) -> Component {
-        Component::KusionStack
+    fn component(&self) -> Option<&'static Component> {
+        Some(&KUSIONSTACK)
     }
 
     fn switch(&self) -> Option<Switch> {
-        Some(Switch::CollaSet)
+        Some(names::SWITCH)
     }
 
     fn rights(&self) -> Vec<Right> {

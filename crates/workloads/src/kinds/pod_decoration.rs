@@ -23,8 +23,8 @@ pub use body::DecorationBody;
 pub(crate) use choice::{Choice, Decorations, NewPod};
 pub(crate) use marks::Marks;
 
-use super::colla_set::names::GROUP;
-use crate::component::Component;
+use super::colla_set::names::{GROUP, SWITCH};
+use crate::component::{Component, KUSIONSTACK, Switch};
 use crate::halted::BadVersion;
 use crate::kind::{Kind, Resource, Size};
 use crate::manifest::{self, RolledOut};
@@ -33,7 +33,6 @@ use crate::plan::{Plan, note};
 use crate::pod_set::pods::stays;
 use crate::revision::CONTROLLER_REVISION;
 use crate::right::Right;
-use crate::switch::Switch;
 use crate::world::World;
 use crate::write::Write;
 
@@ -66,13 +65,13 @@ impl Kind for PodDecorations {
         const { &[POD_DECORATION, CONTROLLER_REVISION] }
     }
 
-    fn component(&self) -> Component {
-        Component::KusionStack
+    fn component(&self) -> Option<&'static Component> {
+        Some(&KUSIONSTACK)
     }
 
     /// They are nothing without CollaSets.
     fn switch(&self) -> Option<Switch> {
-        Some(Switch::CollaSet)
+        Some(SWITCH)
     }
 
     fn rights(&self) -> Vec<Right> {

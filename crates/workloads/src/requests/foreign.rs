@@ -8,11 +8,10 @@ use hitless_api::pod::PodView;
 use hitless_api::{Grant, GrantOp};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::component::Component;
+use crate::component::{Component, KUSIONSTACK, Switch};
 use crate::intent::{DesiredOperation, Operation, PodIntent};
 use crate::request::{RequestContext, RequestKind};
 use crate::right::Right;
-use crate::switch::Switch;
 
 /// How long an operation of others counts in budgets of the whole cluster for pods of other namespaces. Then its operator is taken to be
 /// dead, or to take what belongs to all. The pod stays as it is, and counts in everything of its own namespace.
@@ -22,8 +21,8 @@ pub const LONGEST: SignedDuration = SignedDuration::from_hours(1);
 pub struct Foreign;
 
 impl RequestKind for Foreign {
-    fn component(&self) -> Component {
-        Component::KusionStack
+    fn component(&self) -> Option<&'static Component> {
+        Some(&KUSIONSTACK)
     }
 
     fn rights(&self) -> Vec<Right> {
@@ -31,7 +30,7 @@ impl RequestKind for Foreign {
     }
 
     fn switch(&self) -> Option<Switch> {
-        Some(Switch::PodOpsLifecycle)
+        Some(Switch::of("PodOpsLifecycle"))
     }
 
     fn desired(&self, context: &RequestContext<'_, '_>) -> Vec<DesiredOperation> {

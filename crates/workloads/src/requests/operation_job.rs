@@ -21,14 +21,13 @@ pub use job::TargetState;
 
 pub use super::token::token;
 use super::token::{is_token, token_of};
-use crate::component::Component;
+use crate::component::{Component, KUSIONSTACK, Switch};
 use crate::intent::DesiredOperation;
 use crate::kind::Resource;
 use crate::kinds::colla_set;
 use crate::object::{self, Body, Object, ReadError};
 use crate::request::{OperationFailures, Reports, RequestContext, RequestKind};
 use crate::right::Right;
-use crate::switch::Switch;
 
 /// OperationJobs.
 pub const OPERATION_JOB: Resource = Resource {
@@ -50,12 +49,12 @@ impl RequestKind for OperationJobs {
         const { &[OPERATION_JOB] }
     }
 
-    fn component(&self) -> Component {
-        Component::KusionStack
+    fn component(&self) -> Option<&'static Component> {
+        Some(&KUSIONSTACK)
     }
 
     fn switch(&self) -> Option<Switch> {
-        Some(Switch::OperationJob)
+        Some(Switch::of("OperationJob"))
     }
 
     fn rights(&self) -> Vec<Right> {

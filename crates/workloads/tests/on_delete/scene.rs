@@ -6,7 +6,7 @@ use std::sync::Arc;
 use hitless_api::pod::PodView;
 use hitless_workloads::{BadVersion, Kind, Object, Plan, World, registry};
 use hitless_world::native::{self, Act, Seen};
-use hitless_world::{WorkloadObject, carry_out};
+use hitless_world::{WorkloadObject, carry_out, objects};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
@@ -40,12 +40,9 @@ pub(crate) fn revision(kind: &str, name: &str, number: i64, template: &Value) ->
 }
 
 pub(crate) fn pod(kind: &str, name: &str, revision: &str, image: &str) -> Value {
-    json!({
-        "metadata": {"namespace": "shop", "name": name, "uid": name, "ownerReferences": owner(kind),
-            "labels": {"controller-revision-hash": revision, "pod-template-generation": "1"}},
-        "spec": {"nodeName": format!("node-of-{name}"), "containers": [{"name": "web", "image": image}]},
-        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
-    })
+    let pod = objects::Pod::new("shop", name).uid(name).owned_by(kind, "web", "uid-web").on(&format!("node-of-{name}"));
+    let pod = pod.labels(json!({"controller-revision-hash": revision, "pod-template-generation": "1"}));
+    pod.container("web", image).conditions(&["Ready"], None).json()
 }
 
 fn view(pod: &Value) -> Arc<PodView> {

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use hitless_api::GrantMode;
 use hitless_api::names::DEFAULT_SYSTEM_NAMESPACE;
+use hitless_controller::controller::answers::answered;
 use hitless_rollout::round::write::{ledger_of, service};
 use hitless_rollout::round::{Read, Step, under_way};
 use hitless_rollout::snapshot::{Evidence, LedgerView, LeftOut, Namespaces, NodeTransitionView, Unread, is_ours};
-use hitless_workloads::{Component, Installed, Write};
+use hitless_workloads::{COMPONENTS, Installed, Write};
 use jiff::Timestamp;
 
 use super::{Controller, DEBOUNCE, Doing};
@@ -45,7 +46,7 @@ impl Controller {
             }
         }
         if ground.has_operators || ground.has_jobs {
-            self.snapshot.installed = Arc::new(Installed::with(&[Component::KusionStack]));
+            self.snapshot.installed = Arc::new(Installed::with(&COMPONENTS));
         }
         self.snapshot.drain_policies.clone_from(&ground.server.drain_policies);
         self.snapshot.bindings.clone_from(&ground.server.bindings);
@@ -203,10 +204,16 @@ impl Controller {
                 if !done {
                     ground.say(Who::Controller(self.index), || format!("  {key}: {}", text(&answer)));
                 }
+                let error = match &answer {
+                    Answer::Stored(_) => None,
+                    Answer::Absent => Some(Refusal::Gone.error()),
+                    Answer::Refused(why) => Some(why.error()),
+                };
+                let times = (ground.wall(self.skew), passed(ground.now));
+                let result = error.as_ref().map_or(Ok(()), Err);
+                answered(write, result, &mut self.memory, &mut self.retries, times);
                 match answer {
                     Answer::Stored(object) => {
-                        self.retries.succeeded(key);
-                        self.memory.certain(write);
                         if write.is_dry_run() {
                             self.next = self.next.min(ground.now);
                         }
@@ -214,13 +221,8 @@ impl Controller {
                             self.caches.put(object);
                         }
                     }
-                    Answer::Absent => self.retries.failed(key, &Refusal::Gone.error(), passed(ground.now)),
+                    Answer::Absent => {}
                     Answer::Refused(why) => {
-                        match why {
-                            Refusal::Transient => self.memory.uncertain(write),
-                            Refusal::Denied(words) => self.memory.refused(write, words, ground.wall(self.skew)),
-                            Refusal::Conflict | Refusal::Gone => {}
-                        }
                         let at = server::key(&write.on.namespace, &write.on.name);
                         if why == Refusal::Conflict
                             && write.on.group_kind.is("", "Service")
@@ -228,7 +230,6 @@ impl Controller {
                         {
                             self.caches.put(Object::Service(current.view.clone()));
                         }
-                        self.retries.failed(key, &why.error(), passed(ground.now));
                     }
                 }
             }

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, GrantOp};
 use hitless_workloads::foreign::Foreign;
-use hitless_workloads::{Component, Holder, lifecycle, registry};
+use hitless_workloads::kinds::colla_set::COLLA_SET;
+use hitless_workloads::{Holder, lifecycle};
 use jiff::Timestamp;
 
 use crate::round::change::Change;
@@ -50,10 +51,7 @@ fn granted(snapshot: &Snapshot) -> HashMap<&str, &Grant> {
 }
 
 fn is_colla_set(desired: &DesiredState<'_>, uid: &str) -> bool {
-    let object = desired.world.object(uid);
-    object.is_some_and(|object| {
-        registry::of_workload(&object.id.group_kind).is_some_and(|kind| kind.component() == Component::KusionStack)
-    })
+    desired.world.object(uid).is_some_and(|object| object.id.group_kind == COLLA_SET.group_kind)
 }
 
 /// Whether whoever is named `<kind>/<namespace>/<name>` may still add its finalizer: a Service that is gone, or that does not select

@@ -1,10 +1,14 @@
-//! Labels, keys and the finalizer of KusionStack's (upstream v0.7.4; docs/contract.md#collaset).
+//! Labels, keys, the finalizer and the switch of KusionStack's (upstream v0.7.4; docs/contract.md#collaset).
 
 pub(crate) use hitless_api::lifecycle::{CONTROL, TO_DELETE};
 pub(crate) use hitless_api::names::COLLA_SET_FINALIZER as FINALIZER;
 
+use crate::component::Switch;
+
 /// API group of KusionStack's workloads.
 pub(crate) const GROUP: &str = "apps.kusionstack.io";
+/// CollaSets, and what is nothing without them, are on and off together.
+pub(crate) const SWITCH: Switch = Switch::of("CollaSet");
 
 /// On a pod or claim: its instance id.
 pub(crate) const INSTANCE_ID: &str = "collaset.kusionstack.io/instance-id";

@@ -2,16 +2,12 @@ use std::sync::Arc;
 
 use hitless_api::PodRef;
 use hitless_workloads::Operation;
-use k8s_openapi::api::core::v1::Pod;
-use serde_json::json;
+use hitless_world::objects::Pod;
 
 use crate::round::facts::images::*;
 
 fn pod() -> PodView {
-    let pod: Pod = serde_json::from_value(json!({"metadata": {"namespace": "shop", "name": "set-0", "uid": "u"},
-        "spec": {"nodeName": "n1", "containers": [{"name": "web", "image": "r.io/web:v1"}]}}))
-    .unwrap();
-    PodView::from(&pod)
+    Pod::new("shop", "set-0").uid("u").on("n1").container("web", "r.io/web:v1").view()
 }
 
 /// The pod leaves for good, and the one in its place has v2.
