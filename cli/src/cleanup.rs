@@ -11,7 +11,7 @@ use hitless_api::pod::PodView;
 use hitless_runtime::list;
 use hitless_runtime::write::{WriteError, Writes};
 use hitless_store::restore::{Found, Passed, Restore, Restorer};
-use hitless_workloads::Component;
+use hitless_workloads::{Component, Holder, Resource, registry};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
@@ -26,8 +26,6 @@ use guard::Guard;
 
 /// A companion pod may have to serve for a while; as long as the controller's own uninstall.
 const LONGEST: Duration = Duration::from_secs(45);
-/// Where the kinds of that component are served.
-const KUSIONSTACK: &str = "apps.kusionstack.io/v1alpha1";
 
 pub(crate) async fn run(client: Client, scope: &Scope, yes: bool) -> Result<(), Failure> {
     if let Some(controller) = controller(&client).await? {
@@ -89,13 +87,18 @@ async fn controller(client: &Client) -> Result<Option<String>, Failure> {
 
 /// Those whose kinds the API server has: of others it says that they may not be read to whoever may not.
 async fn components(client: &Client) -> Result<Vec<Component>, Failure> {
-    match Writes::read(client.list_api_group_resources(KUSIONSTACK)).await {
-        Ok(served) if served.resources.iter().any(|resource| resource.name == "collasets") => {
-            Ok(vec![Component::Base, Component::KusionStack])
+    let mut there = vec![Component::Base];
+    for component in Component::OPTIONAL {
+        let is_its = |(holder, resource): &(Holder, &Resource)| holder.component() == component && resource.optional;
+        let Some((_, own)) = registry::resources().find(is_its) else { continue };
+        let version = own.api_version();
+        match Writes::read(client.list_api_group_resources(&version)).await {
+            Ok(served) if served.resources.iter().any(|resource| resource.name == own.plural) => there.push(component),
+            Ok(_) | Err(WriteError::Gone { .. }) => {}
+            Err(error) => return Err(Failure::of(format!("see what the API server has of {version}"), error)),
         }
-        Ok(_) | Err(WriteError::Gone { .. }) => Ok(vec![Component::Base]),
-        Err(error) => Err(Failure::of(format!("see what the API server has of {KUSIONSTACK}"), error)),
     }
+    Ok(there)
 }
 
 /// What was said so far: a write that is taken back comes again.

@@ -9,6 +9,8 @@ pub enum Component {
     Base,
     /// The component `manifests/kusionstack`, too: definitions, rights, and the setting that lets the controller act.
     KusionStack,
+    /// The component `manifests/kruise`, too.
+    Kruise,
 }
 
 /// The manager that a component's kinds come from. Two controllers of one object would both make pods, so while it is in the cluster
@@ -39,9 +41,19 @@ static KUSIONSTACK: ForeignManager = ForeignManager {
     validating: "kusionstack-controller-manager-validating",
 };
 
+/// OpenKruise's manager, v1.9. Its definitions stay when it is removed, so they tell nothing.
+static KRUISE: ForeignManager = ForeignManager {
+    name: "Kruise's own manager",
+    left: "LeftToKruise",
+    namespace: "kruise-system",
+    lease: "kruise-manager",
+    mutating: "kruise-mutating-webhook-configuration",
+    validating: "kruise-validating-webhook-configuration",
+};
+
 impl Component {
     /// All that may be installed beside hitless itself.
-    pub const OPTIONAL: [Self; 1] = [Self::KusionStack];
+    pub const OPTIONAL: [Self; 2] = [Self::KusionStack, Self::Kruise];
 
     /// Its name in the setting; hitless itself is not named there.
     #[must_use]
@@ -49,6 +61,7 @@ impl Component {
         match self {
             Self::Base => None,
             Self::KusionStack => Some("kusionstack"),
+            Self::Kruise => Some("kruise"),
         }
     }
 
@@ -58,6 +71,7 @@ impl Component {
         match self {
             Self::Base => None,
             Self::KusionStack => Some(&KUSIONSTACK),
+            Self::Kruise => Some(&KRUISE),
         }
     }
 }

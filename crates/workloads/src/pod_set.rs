@@ -46,7 +46,7 @@ pub(crate) use record::{Marks, Pair, Record};
 pub(crate) use revisions::Revisions;
 pub(crate) use roster::{Instance, Roster};
 pub(crate) use rules::{Member, Rules};
-pub(crate) use spec::{Delays, Limits, Names, PodNames, Reasons, Spec};
+pub(crate) use spec::{Delays, Ids, Limits, Names, PodNames, Reasons, Spec};
 pub(crate) use tell::warning;
 pub(crate) use update::Progress;
 pub(crate) use writes::Own;

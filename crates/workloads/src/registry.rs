@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::component::Component;
 use crate::kind::{Kind, Resource, Size};
+use crate::kinds::clone_set::CloneSets;
 use crate::kinds::colla_set::CollaSets;
 use crate::kinds::daemon_set::DaemonSets;
 use crate::kinds::deployment::Deployments;
@@ -26,7 +27,7 @@ use crate::switch::{Installed, Switch};
 use crate::world::World;
 
 /// All kinds. A new one is a folder in `kinds`, a line in [`crate::object::Body`] and a line here.
-pub const KINDS: &[&dyn Kind] = &[&Deployments, &StatefulSets, &DaemonSets, &CollaSets, &PodDecorations];
+pub const KINDS: &[&dyn Kind] = &[&Deployments, &StatefulSets, &DaemonSets, &CollaSets, &PodDecorations, &CloneSets];
 
 /// All kinds of requests. Of two wishes for one pod the earlier kind's comes first.
 pub const REQUESTS: &[&dyn RequestKind] = &[&Restarts, &OperationJobs, &Foreign];

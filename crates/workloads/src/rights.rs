@@ -15,10 +15,11 @@ const END: &str = "# End of what is generated.\n";
 
 /// A manifest with a generated part: path in the repository and the rights in it.
 #[must_use]
-pub fn manifests() -> [(&'static str, Vec<Right>); 3] {
+pub fn manifests() -> [(&'static str, Vec<Right>); 4] {
     [
         ("manifests/rbac/controller.yaml", controller()),
         ("manifests/kusionstack/rbac.yaml", component(Component::KusionStack)),
+        ("manifests/kruise/rbac/rbac.yaml", component(Component::Kruise)),
         ("manifests/uninstall/account.yaml", uninstall(&[Component::Base])),
     ]
 }
@@ -26,9 +27,11 @@ pub fn manifests() -> [(&'static str, Vec<Right>); 3] {
 /// What the controller needs for the kinds of a component.
 #[must_use]
 pub fn component(component: Component) -> Vec<Right> {
+    // Any component may be there without the others; hitless itself always is.
     let of_component = |resource: &Resource| {
-        let mut holders = registry::holders().filter(|holder| holder.resources().contains(resource));
-        holders.next().is_some_and(|first| first.component() == component)
+        let holders = registry::holders().filter(|holder| holder.resources().contains(resource));
+        let of: Vec<Component> = holders.map(Holder::component).collect();
+        of.contains(&component) && (component == Component::Base || !of.contains(&Component::Base))
     };
     let resources: Vec<&Resource> =
         registry::resources().map(|(_, resource)| resource).filter(|resource| of_component(resource)).collect();
@@ -137,8 +140,8 @@ mod tests {
     /// The API server lets nobody hand out more than he has, and the controller makes the uninstall's role.
     #[test]
     fn the_controller_has_what_the_uninstall_has() {
-        let all: Vec<Right> = [Component::Base, Component::KusionStack].into_iter().flat_map(component).collect();
-        for right in uninstall(&[Component::Base, Component::KusionStack]) {
+        let all: Vec<Right> = [Component::Base].into_iter().chain(Component::OPTIONAL).flat_map(component).collect();
+        for right in uninstall(&[&[Component::Base], &Component::OPTIONAL[..]].concat()) {
             let own = all.iter().find(|own| (&own.group, own.resource) == (&right.group, right.resource)).unwrap();
             assert!(right.verbs.iter().all(|verb| own.verbs.contains(verb)), "{right:?}");
         }

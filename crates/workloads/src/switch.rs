@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use crate::component::{Component, named};
 
-/// A kind of KusionStack's that can be turned off by itself.
+/// A kind of another project's that can be turned off by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Switch {
     /// CollaSets, with their ResourceContexts.
@@ -15,11 +15,13 @@ pub enum Switch {
     OperationJob,
     /// Labels of the PodOpsLifecycle on pods.
     PodOpsLifecycle,
+    /// CloneSets.
+    CloneSet,
 }
 
 impl Switch {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::CollaSet, Self::OperationJob, Self::PodOpsLifecycle];
+    pub const ALL: [Self; 4] = [Self::CollaSet, Self::OperationJob, Self::PodOpsLifecycle, Self::CloneSet];
 }
 
 /// The word in settings.

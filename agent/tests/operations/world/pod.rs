@@ -73,6 +73,7 @@ pub(crate) fn running(now: Timestamp) -> NodePod {
         created: None,
         lifecycle: None,
         claims: Vec::new(),
+        shut_gates: Vec::new(),
     };
     let grace = std::time::Duration::from_secs(30);
     NodePod {

@@ -11,10 +11,10 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use hitless_api::names::labels;
-use hitless_api::{GroupKind, JsonPatch, selector};
+use hitless_api::{JsonPatch, selector};
 use serde_json::{Value, json};
 
-use super::claim::{hash, name_of};
+use super::claim::{CLAIM, hash, name_of};
 use super::naming::ClaimFor;
 use super::spec::Spec;
 use super::tell::normal;
@@ -24,7 +24,6 @@ use crate::write::Write;
 
 /// So many claims are named in an Event.
 const NAMED: usize = 10;
-const CLAIM: GroupKind = GroupKind::new("", "PersistentVolumeClaim");
 const OWNERS: [&str; 2] = ["metadata", "ownerReferences"];
 
 pub(super) fn label<'o>(claim: &'o Object, key: &str) -> &'o str {
@@ -81,7 +80,10 @@ impl<'a> Claims<'a> {
                 // Who else made it may have computed the hash in another way.
                 label(claim, self.spec.names.claim_template) == name && (known == hash || !outdated.contains(known))
             };
-            let mut own: Vec<&Object> = self.of_id(id).filter(is_it).collect();
+            let own_name = self.name(pod, name, &hash);
+            // Upstream's own manager writes no such labels.
+            let is_named = |claim: &&Object| claim.id.name == own_name;
+            let mut own: Vec<&Object> = self.of_id(id).filter(|claim| is_it(claim) || is_named(claim)).collect();
             own.sort_by_key(|claim| (label(claim, self.spec.names.claim_hash) != hash, &claim.id.name));
             let claim = if let Some(claim) = own.first() {
                 claim.id.name.clone()
@@ -89,8 +91,8 @@ impl<'a> Claims<'a> {
                 needed.writes.push(self.take_on(kept, id));
                 kept.id.name.clone()
             } else {
-                let claim = self.name(pod, name, &hash);
-                if world.part(&CLAIM, self.spec.namespace(), &claim).is_some() {
+                let claim = own_name;
+                if world.part(&CLAIM.group_kind, self.spec.namespace(), &claim).is_some() {
                     return None;
                 }
                 needed.writes.push(self.create(id, template, &claim, &hash));
@@ -144,7 +146,7 @@ impl<'a> Claims<'a> {
                 "annotations": meta["annotations"], "ownerReferences": owners},
             "spec": template["spec"],
         });
-        Write::create("create-claim", &CLAIM, object)
+        Write::create("create-claim", &CLAIM.group_kind, object)
     }
 
     fn outlive_the_set(&self) -> bool {

@@ -14,7 +14,7 @@ use crate::write::Write;
 /// As many at once as there are already, so that a template that is refused is refused once.
 pub(super) fn creations<'a>(facts: &Facts<'_, 'a>, roster: &Roster<'a>, dress: &dyn Dress<'a>) -> Vec<Write> {
     let Facts { spec, revisions, claims, world, target, .. } = *facts;
-    let there = facts.pods.iter().filter(|pod| stays(pod)).count().clamp(1, spec.limits.burst);
+    let there = facts.pods.iter().filter(|pod| stays(pod)).count().max(1).min(spec.limits.burst);
     let missing = roster.instances.iter().filter(|(_, instance)| instance.is_free);
     let (outdated, none) = (outdated(facts), BTreeSet::new());
     let origins = roster.origins();

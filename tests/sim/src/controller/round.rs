@@ -44,7 +44,9 @@ impl Controller {
                 self.memory.was_read(workload);
             }
         }
-        if ground.has_operators || ground.has_jobs {
+        if ground.has_clone_sets {
+            self.snapshot.installed = Arc::new(Installed::with(&[Component::Kruise]));
+        } else if ground.has_operators || ground.has_jobs {
             self.snapshot.installed = Arc::new(Installed::with(&[Component::KusionStack]));
         }
         self.snapshot.drain_policies.clone_from(&ground.server.drain_policies);
