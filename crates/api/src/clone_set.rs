@@ -53,9 +53,9 @@ use crate::colla_set::{any_object, any_objects};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct CloneSetSpec {
-    /// How many pods; 1 if absent.
+    /// How many pods; 1 if absent, which the API server writes down: `kubectl scale` and autoscalers read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0))]
+    #[schemars(range(min = 0), extend("default" = 1))]
     pub replicas: Option<i32>,
     /// Labels of its pods; the template's labels must match.
     #[schemars(extend("x-kubernetes-map-type" = "atomic"))]
