@@ -64,7 +64,7 @@ pub struct OperationView<'a> {
 }
 
 /// Message of the InService condition that was raised on behalf of this grant. The time tells a grant from an earlier one
-/// of the same wish, which has the same id.
+/// of the same operation, which has the same id.
 #[must_use]
 pub fn mark(grant: &Grant) -> String {
     grant.returned_mark()
@@ -105,11 +105,12 @@ pub fn decide(view: &OperationView<'_>, now: Timestamp) -> Decision {
     if !begun && let Some(refusal) = validate::refusal_of_grant(view, now) {
         return refusal;
     }
-    let pod = match view.pod {
-        PodLookup::Found(pod) => &pod.view,
+    let found = match view.pod {
+        PodLookup::Found(pod) => pod,
         PodLookup::NotCached => return Decision::at(phase).doing(Action::FetchPod).waiting_for(WaitingFor::Pod),
         PodLookup::Missing(missing) => return missing_pod(missing, begun, phase),
     };
+    let pod = &found.view;
     let operation = Operation::new(view, pod, now);
     if pod.terminating {
         return Decision::end(phase, Outcome::Cancelled, "PodTerminating").saying("the pod is being deleted");
@@ -133,7 +134,7 @@ pub fn decide(view: &OperationView<'_>, now: Timestamp) -> Decision {
         if let Some(refusal) = validate::refusal_of_pod(view, pod) {
             return refusal;
         }
-        if let Some(waiting) = config::wait(&operation) {
+        if let Some(waiting) = config::wait(&operation, &found.config_mounts) {
             return waiting;
         }
     }

@@ -6,8 +6,7 @@
 //! pods that somebody waits for ([waiters](crate::waiters)). Nothing here writes anything anywhere; what a pod says of itself ([`task`]) is kept in memory.
 
 pub mod answer;
-pub mod awaited;
-pub mod counted;
+pub mod count_guard;
 mod events;
 mod guard;
 pub mod identity;
@@ -25,6 +24,7 @@ mod state;
 pub mod task;
 pub mod untrusted;
 mod wait;
+pub mod wait_slots;
 
 use axum::Router;
 use axum::http::StatusCode;

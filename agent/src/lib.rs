@@ -8,6 +8,7 @@ pub mod agent;
 pub mod caches;
 pub mod config;
 pub mod config_files;
+mod config_mounts;
 pub mod decide;
 pub mod decision;
 pub mod deed;

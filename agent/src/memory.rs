@@ -127,7 +127,7 @@ pub struct Denied {
 }
 
 impl Memory {
-    /// The grant is there. Nothing is remembered of an earlier grant of the same wish, which has the same id.
+    /// The grant is there. Nothing is remembered of an earlier grant of the same operation, which has the same id.
     pub fn see(&mut self, grant: &Grant, now: Timestamp) {
         if self.granted != Some(grant.granted.0) {
             *self = Self { granted: Some(grant.granted.0), ..Self::default() };

@@ -1,6 +1,6 @@
 //! What the agent counts (docs/metrics.md).
 
-use hitless_api::{Outcome, TransitionResult};
+use hitless_api::{Outcome, TransitionResult, reasons};
 use hitless_runtime::write::Writes;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -12,8 +12,32 @@ use prometheus_client::registry::Registry;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Labels {
     outcome: String,
-    reason: String,
+    reason: &'static str,
 }
+
+impl Labels {
+    fn of(outcome: Outcome, reason: &'static str) -> Self {
+        Self { outcome: format!("{outcome:?}"), reason }
+    }
+}
+
+/// A reason that is known by name, [`reasons::OTHER`], or none of a cancelled operation: so many series there are, and no more.
+fn known(outcome: Outcome, reason: &str) -> &'static str {
+    let mut all = reasons::results().filter(|(of, _)| *of == outcome).map(|(_, name)| name);
+    let otherwise = if outcome == Outcome::Cancelled { "" } else { reasons::OTHER };
+    all.find(|name| *name == reason).unwrap_or(otherwise)
+}
+
+/// Why the endpoint refuses.
+const REFUSALS: [&str; 5] = ["body", "connections", "rate", "streams", "waits"];
+/// How connections end that do not end by themselves: number of a report, and the label.
+const ENDS: [(&str, &str); 3] = [
+    (TransitionResult::CLOSED, "closed"),
+    (TransitionResult::DESTROYED, "destroyed"),
+    (TransitionResult::GIVEN_UP, "given_up"),
+];
+/// What agents write to.
+const RESOURCES: [&str; 3] = ["nodetransitions/status", "pods", "pods/status"];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RefusalLabels {
@@ -83,13 +107,28 @@ impl Metrics {
         registry.register("hitless_connections_ended", words, metrics.connections.clone());
         let words = "Connections and requests that the endpoint has refused";
         registry.register("hitless_endpoint_refusals", words, metrics.refusals.0.clone());
+        metrics.begin();
         metrics
+    }
+
+    /// Everything that is known by name is there from the start: an alert on a counter that is born with its first event has nothing to
+    /// compare it with.
+    fn begin(&self) {
+        self.writes.expect(&RESOURCES);
+        for (outcome, reason) in reasons::results() {
+            drop(self.ended.get_or_create(&Labels::of(outcome, reason)));
+        }
+        for (_, how) in ENDS {
+            drop(self.connections.get_or_create(&EndLabels { how }));
+        }
+        for reason in REFUSALS {
+            drop(self.refusals.0.get_or_create(&RefusalLabels { reason }));
+        }
     }
 
     /// An operation has ended. Reasons are our own words but for cancelled ones, where the controller's are left out.
     pub fn ended(&self, result: &TransitionResult) {
-        let reason = if result.outcome == Outcome::Cancelled { "" } else { &result.reason };
-        let labels = Labels { outcome: format!("{:?}", result.outcome), reason: reason.to_owned() };
+        let labels = Labels::of(result.outcome, known(result.outcome, &result.reason));
         self.ended.get_or_create(&labels).inc();
         let number = |name: &str| result.report.get(name).and_then(|number| u32::try_from(*number).ok());
         let times = [
@@ -102,12 +141,7 @@ impl Metrics {
                 histogram.observe(f64::from(milliseconds) / 1000.0);
             }
         }
-        let ends = [
-            (TransitionResult::CLOSED, "closed"),
-            (TransitionResult::DESTROYED, "destroyed"),
-            (TransitionResult::GIVEN_UP, "given_up"),
-        ];
-        for (name, how) in ends {
+        for (name, how) in ENDS {
             if let Some(count) = number(name) {
                 self.connections.get_or_create(&EndLabels { how }).inc_by(count.into());
             }
@@ -130,11 +164,11 @@ mod tests {
             (TransitionResult::GAP.to_owned(), 240),
             (TransitionResult::GIVEN_UP.to_owned(), 2),
         ]);
-        metrics.ended(&TransitionResult { outcome: Outcome::Done, reason: "Verified".to_owned(), report });
+        metrics.ended(&TransitionResult { outcome: Outcome::Done, reason: "Done".to_owned(), report });
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
         for line in [
-            r#"hitless_transitions_ended_total{outcome="Done",reason="Verified"} 1"#,
+            r#"hitless_transitions_ended_total{outcome="Done",reason="Done"} 1"#,
             r#"hitless_drain_seconds_bucket{le="2.0"} 1"#,
             "hitless_drain_seconds_sum 1.5",
             r#"hitless_gap_seconds_bucket{le="0.25"} 1"#,
@@ -143,5 +177,38 @@ mod tests {
         ] {
             assert!(text.lines().any(|each| each == line), "no {line} in:\n{text}");
         }
+    }
+
+    #[test]
+    fn what_has_not_happened_yet_is_there_as_zero_and_what_is_not_known_by_name_is_one_series() {
+        let mut registry = Registry::default();
+        let metrics = Metrics::register(&mut registry);
+        let text = || {
+            let mut text = String::new();
+            prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+            text
+        };
+        let first = text();
+        for line in [
+            r#"hitless_transitions_ended_total{outcome="Failed",reason="NotReplaced"} 0"#,
+            r#"hitless_transitions_ended_total{outcome="RolledBack",reason="CrashLoopBackOff"} 0"#,
+            r#"hitless_transitions_ended_total{outcome="RolledBack",reason="Other"} 0"#,
+            r#"hitless_transitions_ended_total{outcome="Cancelled",reason=""} 0"#,
+            r#"hitless_connections_ended_total{how="destroyed"} 0"#,
+            r#"hitless_endpoint_refusals_total{reason="rate"} 0"#,
+            r#"hitless_api_writes_total{resource="pods/status",outcome="denied"} 0"#,
+        ] {
+            assert!(first.lines().any(|each| each == line), "no {line} in:\n{first}");
+        }
+        for reason in ["SomethingNew", "SomethingElse"] {
+            let reason = reason.to_owned();
+            metrics.ended(&TransitionResult { outcome: Outcome::Failed, reason, report: BTreeMap::new() });
+        }
+        let reason = "the controller's words".to_owned();
+        metrics.ended(&TransitionResult { outcome: Outcome::Cancelled, reason, report: BTreeMap::new() });
+        let then = text();
+        assert!(then.contains(r#"{outcome="Failed",reason="Other"} 2"#), "{then}");
+        assert!(then.contains(r#"{outcome="Cancelled",reason=""} 1"#), "{then}");
+        assert_eq!(first.lines().count(), then.lines().count(), "no series came");
     }
 }

@@ -1,6 +1,6 @@
 //! What is seen: the pods of this node, as the API server has them, and what the kernel shows of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use hitless_api::pod::PodView;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, LifecycleHandler, Pod};
 
+use crate::config_mounts;
 use crate::decision::Direction;
 use crate::readiness::{self, Question};
 
@@ -29,6 +30,8 @@ pub struct NodePod {
     pub pre_stop: BTreeMap<String, PreStop>,
     /// Their readiness probes, by the same.
     pub readiness: BTreeMap<String, Question>,
+    /// Which of its containers mount a ConfigMap or a Secret: files that the kubelet renews.
+    pub config_mounts: BTreeSet<String>,
     /// `spec.terminationGracePeriodSeconds`: a process that has not ended by then after SIGTERM is killed.
     pub grace: Duration,
 }
@@ -44,6 +47,7 @@ impl From<&Pod> for NodePod {
             ips: ips(pod),
             pre_stop: pre_stops(pod),
             readiness: readiness::questions(pod),
+            config_mounts: config_mounts::of(pod),
             grace: grace.and_then(|seconds| u64::try_from(seconds).ok()).map_or(DEFAULT_GRACE, Duration::from_secs),
         }
     }

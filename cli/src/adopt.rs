@@ -1,8 +1,10 @@
 //! `kubectl hitless adopt`: what hitless would do to a workload, what is in the way, and with `--yes` the opt-in. What is said is
-//! the controller's own decision about the workload as if it had opted in.
+//! the controller's own decision about the workload as if it had opted in. Without a workload: each of a namespace.
 
 mod beforehand;
 mod gate;
+mod namespace;
+mod space;
 mod text;
 
 use std::collections::BTreeSet;
@@ -10,21 +12,19 @@ use std::sync::Arc;
 
 use hitless_api::JsonPatch;
 use hitless_api::large::TooLarge;
-use hitless_api::names::{UPDATE_IN_PLACE, annotations, labels};
+use hitless_api::names::{UPDATE_NATIVE, annotations, labels};
 use hitless_api::pod::PodView;
 use hitless_rollout::beforehand::Helper;
 use hitless_rollout::round::WaitReason;
-use hitless_runtime::write::Writes;
 use hitless_workloads::{Object, OptIn, Stage, image, registry};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Namespace;
-use kube::api::PatchParams;
-use kube::{Api, Client};
+use kube::Client;
 use serde::Serialize;
 use serde_json::Value;
 
 use self::gate::{GateLabel, Rolls};
-use crate::args::{AdoptArgs, Target};
+use self::space::Space;
+use crate::args::{AdoptArgs, Target, workload_targets};
 use crate::doctor::facts::Seen;
 use crate::failure::Failure;
 use crate::output::show;
@@ -34,7 +34,7 @@ use crate::snapshot::{Snapshot, WorkloadObject};
 use crate::source::{self, Scope};
 use crate::trial::{self, Tried};
 use crate::why::Answer;
-use crate::write::{Decided, annotated, changed, write};
+use crate::write::{Decided, annotated, write};
 
 /// Everything that is said.
 #[derive(Clone, Debug, Serialize)]
@@ -43,6 +43,8 @@ struct Adoption {
     workload: String,
     namespace: String,
     opted_in: bool,
+    /// Its owner keeps it out.
+    kept_out: bool,
     replicas: u32,
     /// Pods with the readiness gate, of all.
     gated: usize,
@@ -63,11 +65,24 @@ struct Adoption {
     is_wanted: bool,
 }
 
-pub(crate) async fn run(client: Client, namespace: String, arguments: &AdoptArgs) -> Result<(), Failure> {
-    let target = &arguments.target;
+pub(crate) async fn run(
+    client: Client,
+    namespace: String,
+    is_named: bool,
+    arguments: &AdoptArgs,
+) -> Result<(), Failure> {
+    let Some(target) = &arguments.target else {
+        // All of a namespace, and of one that nobody has named: that may be a mistake.
+        let which = || format!("say which workload: {}; or all of a namespace: -n NAMESPACE", workload_targets());
+        return if is_named {
+            namespace::run(client, &namespace, arguments).await
+        } else {
+            Err(Failure::Usage(which()))
+        };
+    };
     let snapshot = source::read(&client, &Scope::Namespace(namespace.clone())).await?;
-    let gate = read_gate(&client, &namespace).await;
-    let mut adoption = consider(&snapshot, target, &gate, arguments.yes, Timestamp::now())?;
+    let space = space::read(&client, &namespace).await;
+    let mut adoption = consider(&snapshot, target, &space, arguments.yes, Timestamp::now())?;
     if let Some(found) = snapshot.find(target)
         && let Some(workload) = found.workload
     {
@@ -80,25 +95,28 @@ pub(crate) async fn run(client: Client, namespace: String, arguments: &AdoptArgs
         return Ok(());
     }
     // First the gate: pods that are made between the two writes have it.
-    if adoption.gate_label == Some(false)
-        && let Seen::Known(Gate { uid, value: None }) = &gate
-    {
-        label_namespace(&client, &namespace, uid).await?;
+    if adoption.gate_label == Some(false) {
+        space::give_gate(&client, &namespace, &space).await?;
     }
+    say(&adopt(&client, snapshot, target, &space).await?)
+}
+
+/// Opts it in. Returns what is said then.
+async fn adopt(client: &Client, snapshot: Snapshot, target: &Target, space: &Seen<Space>) -> Result<String, Failure> {
     let decide = |snapshot: &Snapshot| {
-        let adoption = consider(snapshot, target, &gate, true, Timestamp::now())?;
+        let adoption = consider(snapshot, target, space, true, Timestamp::now())?;
         adoption.permit()?;
         let object = select::named(snapshot, target)?;
         let said = format!("{target} adopted: its next change of images, and its next restart, go in place");
         // Somebody else may have opted it in meanwhile, in his own way.
-        let patch = (!adoption.opted_in).then(|| opt_in(object));
+        let patch = (!adoption.opted_in).then(|| opt_in(object, space::word(space)));
         Ok(Decided {
             on: object.id.clone(),
             said: patch.as_ref().map_or(format!("{target} has opted in"), |_| said),
             patch,
         })
     };
-    say(&write(&client, snapshot, &format!("adopt {target}"), decide).await?)
+    write(client, snapshot, &format!("adopt {target}"), decide).await
 }
 
 impl Adoption {
@@ -117,60 +135,16 @@ impl Adoption {
     }
 }
 
-/// What a namespace says of the readiness gate of its pods.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Gate {
-    /// uid of the namespace.
-    uid: String,
-    /// Value of its label; another one than `enabled` is its owner's no.
-    value: Option<String>,
-}
-
-impl Gate {
-    fn is_enabled(&self) -> bool {
-        self.value.as_deref() == Some("enabled")
-    }
-}
-
-async fn read_gate(client: &Client, namespace: &str) -> Seen<Gate> {
-    let spaces: Api<Namespace> = Api::all(client.clone());
-    match spaces.get_metadata(namespace).await {
-        Ok(found) => {
-            let value = found.metadata.labels.as_ref().and_then(|labels| labels.get(labels::GATE)).cloned();
-            Seen::Known(Gate { uid: found.metadata.uid.unwrap_or_default(), value })
-        }
-        Err(error) => Seen::Unread(error.to_string()),
-    }
-}
-
-/// Nobody has to have the right to it: without the gate pods are held.
-async fn label_namespace(client: &Client, namespace: &str, uid: &str) -> Result<(), Failure> {
-    let spaces: Api<Namespace> = Api::all(client.clone());
-    // Every namespace has labels: Kubernetes gives it one with its name.
-    let at = ["metadata", "labels", labels::GATE];
-    let change = JsonPatch::of(uid).test(&at, Value::Null).add(&at, "enabled").build();
-    let sent = Writes::default().send("namespaces", spaces.patch(namespace, &PatchParams::default(), &change)).await;
-    match changed(sent.map(|_| ()), &format!("label namespace {namespace}")) {
-        Ok(()) => say(&format!("namespace/{namespace} labelled {}=enabled", labels::GATE)),
-        Err(Failure::Forbidden { .. }) => say(&format!(
-            "note: you may not label namespace {namespace}, so new pods get no readiness gate and can only be held; ask for: kubectl \
-             label namespace {namespace} {}=enabled",
-            labels::GATE
-        )),
-        Err(failure) => Err(failure),
-    }
-}
-
 /// Only if nobody has changed its specification since it was looked at, nor what it says of itself: annotations raise no generation.
-fn opt_in(object: &Object) -> JsonPatch {
+fn opt_in(object: &Object, word: &str) -> JsonPatch {
     let patch = JsonPatch::of(&object.id.uid).test(&["metadata", "generation"], object.generation);
-    annotated(patch, object, annotations::UPDATE, UPDATE_IN_PLACE)
+    annotated(patch, object, annotations::UPDATE, word)
 }
 
 fn consider(
     snapshot: &Snapshot,
     target: &Target,
-    gate: &Seen<Gate>,
+    space: &Seen<Space>,
     is_wanted: bool,
     now: Timestamp,
 ) -> Result<Adoption, Failure> {
@@ -178,7 +152,7 @@ fn consider(
     let missing = || snapshot.missing(&format!("{target} does not exist"));
     let found = snapshot.find(target).ok_or_else(missing)?;
     let raw = snapshot.objects.iter().find(|each| each.view.id == object.id).ok_or_else(missing)?;
-    let assumed = assume(snapshot, raw);
+    let assumed = assume(snapshot, raw, space::word(space));
     let answer = Answer::of(&assumed, target, now);
     let report = assumed.explain(now, |_| false).workloads.into_iter().find(|report| report.id.uid == object.id.uid);
     let replicas = registry::size(object).map_or(0, |size| size.desired);
@@ -186,9 +160,16 @@ fn consider(
     let by_template = template["metadata"]["labels"][labels::GATE].as_str();
     let gate_label = match by_template {
         Some(value) => Some(value == "enabled"),
-        None => gate.known().map(Gate::is_enabled),
+        None => space.known().map(Space::gives_gate),
     };
     let mut in_the_way: Vec<String> = snapshot.left_alone(&object.id.group_kind).into_iter().collect();
+    if object.is_kept_out() {
+        in_the_way.push(format!(
+            "its owner keeps it out by the annotation {update}={UPDATE_NATIVE}; take that away first: kubectl annotate {} {update}-",
+            object.id.arguments(),
+            update = annotations::UPDATE
+        ));
+    }
     in_the_way.extend(for_good(&answer));
     match report.as_ref().map(|report| &report.stage) {
         Some(Stage::Native) => in_the_way.push(format!(
@@ -209,7 +190,7 @@ fn consider(
     let pods: Vec<&PodView> = found.pods.iter().copied().filter(|pod| !pod.terminating).collect();
     let gated = pods.iter().filter(|pod| pod.gated).count();
     let mut notes = Vec::new();
-    let refused = gate.known().is_some_and(|gate| gate.value.is_some()) || by_template.is_some();
+    let refused = space.known().is_some_and(|space| space.gate.is_some()) || by_template.is_some();
     let label = match gate_label {
         Some(true) => GateLabel::Given,
         Some(false) if refused => GateLabel::Refused,
@@ -234,6 +215,7 @@ fn consider(
         workload: target.to_string(),
         namespace: object.id.namespace.clone(),
         opted_in,
+        kept_out: object.is_kept_out(),
         replicas,
         gated,
         pods: pods.len(),
@@ -247,7 +229,7 @@ fn consider(
 }
 
 /// The snapshot as if the workload had opted in.
-fn assume(snapshot: &Snapshot, object: &Arc<WorkloadObject>) -> Snapshot {
+fn assume(snapshot: &Snapshot, object: &Arc<WorkloadObject>, word: &str) -> Snapshot {
     if object.view.opt_in() != OptIn::No {
         return snapshot.clone();
     }
@@ -255,7 +237,7 @@ fn assume(snapshot: &Snapshot, object: &Arc<WorkloadObject>) -> Snapshot {
     if !next["metadata"]["annotations"].is_object() {
         next["metadata"]["annotations"] = Value::Object(serde_json::Map::new());
     }
-    next["metadata"]["annotations"][annotations::UPDATE] = UPDATE_IN_PLACE.into();
+    next["metadata"]["annotations"][annotations::UPDATE] = word.into();
     let next = WorkloadObject::of(next).map_or_else(|| object.clone(), Arc::new);
     let objects =
         snapshot.objects.iter().map(|each| if each.view.id == object.view.id { next.clone() } else { each.clone() });

@@ -83,6 +83,8 @@ pub(crate) enum Command {
     ///
     /// Exit code 0: nothing is in the way; 3: a rule or a pause is in the way of a pod; 1: something else is.
     Why(WhyArgs),
+    /// Says what a reason means that hitless has given, and what to do; without one lists all
+    Explain(ExplainArgs),
     /// Says what a new image would do: which pods would go when, and what would be in the way. Changes nothing
     ///
     /// Exit code 0: all pods would be updated; 3: a rule would stop it; 1: something else would.
@@ -92,6 +94,8 @@ pub(crate) enum Command {
     /// Exit code 0: no errors; 1: errors were found.
     Lint(LintArgs),
     /// Says what hitless would do to a workload and what is in the way; with --yes opts it in
+    ///
+    /// Without a workload: each of the namespace. A workload with the annotation hitless.dev/update: native is left out.
     ///
     /// Exit code 0: nothing is in the way; 1: something is.
     Adopt(AdoptArgs),
@@ -145,8 +149,8 @@ pub(crate) enum Output {
 
 #[derive(Debug, Args)]
 pub(crate) struct AdoptArgs {
-    /// KIND/NAME, e.g. deployment/web, statefulset/db, daemonset/proxy
-    pub(crate) target: Target,
+    /// KIND/NAME, e.g. deployment/web, statefulset/db, daemonset/proxy [default: each of the namespace that --namespace names]
+    pub(crate) target: Option<Target>,
     /// Opt it in, if nothing is in the way
     #[arg(long)]
     pub(crate) yes: bool,
@@ -157,6 +161,9 @@ pub(crate) struct AdoptArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
+    /// Before an installation: whether it would work here, and what to install
+    #[arg(long)]
+    pub(crate) pre: bool,
     /// How it is shown
     #[arg(short, long, value_enum, default_value_t)]
     pub(crate) output: Format,
@@ -274,6 +281,15 @@ pub(crate) struct WhyArgs {
     /// KIND/NAME, e.g. pod/web-0, deployment/web, statefulset/db, or a name alone
     #[arg(value_name = "POD|WORKLOAD")]
     pub(crate) target: Named,
+    /// How it is shown
+    #[arg(short, long, value_enum, default_value_t)]
+    pub(crate) output: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArgs {
+    /// As it is printed, e.g. ImageNotFetched, Failed/NotReplaced
+    pub(crate) reason: Option<String>,
     /// How it is shown
     #[arg(short, long, value_enum, default_value_t)]
     pub(crate) output: Format,

@@ -64,9 +64,9 @@ fn decide(snapshot: &Snapshot, target: &Target, now: Timestamp) -> Result<Cancel
         nodes.flat_map(|node| node.unfinished()).map(|grant| grant.pod.uid.as_str()).collect();
     let reserved = snapshot.cluster.ledgers.values().flat_map(|ledger| ledger.spec.reservations.keys());
     let begun: BTreeSet<&str> = reserved.map(String::as_str).chain(granted).collect();
-    let wishing: Vec<&PodView> = meant.pods.iter().copied().filter(|pod| restart::wish(pod).is_some()).collect();
+    let asked: Vec<&PodView> = meant.pods.iter().copied().filter(|pod| restart::wanted(pod).is_some()).collect();
     let (under_way, waiting): (Vec<&PodView>, Vec<&PodView>) =
-        wishing.into_iter().partition(|pod| begun.contains(pod.id.uid.as_str()));
+        asked.into_iter().partition(|pod| begun.contains(pod.id.uid.as_str()));
     let restarts = waiting.into_iter().filter_map(|pod| Some((pod.id.clone(), withdrawal(pod)?))).collect();
     let words = under_way
         .iter()
@@ -122,7 +122,7 @@ fn nothing(target: &Target, namespace: &str) -> Failure {
     ))
 }
 
-/// Takes the wish for a restart off, if it is the one that was seen.
+/// Takes the request for a restart off, if it is the one that was seen.
 fn withdrawal(pod: &PodView) -> Option<JsonPatch> {
     let of = |name| ["metadata", "annotations", name];
     let token = pod.annotations.get(annotations::RESTART)?;

@@ -4,6 +4,8 @@ mod agents;
 pub(crate) mod facts;
 pub(crate) mod findings;
 mod helpers;
+mod opt_in;
+mod pre;
 pub(crate) mod read;
 mod surroundings;
 
@@ -19,8 +21,12 @@ use findings::{Finding, Level, findings};
 pub(crate) async fn run(client: Client, namespace: &str, arguments: &DoctorArgs) -> Result<(), Failure> {
     // All the lists together are large; on the heap they burden no caller.
     let mut facts = Box::pin(read::facts(&client)).await?;
-    facts.helpers = Box::pin(helpers::read(&client, namespace)).await;
-    let findings = findings(&facts);
+    let findings = if arguments.pre {
+        pre::findings(&facts, &Box::pin(pre::read(&client)).await)
+    } else {
+        facts.helpers = Box::pin(helpers::read(&client, namespace)).await;
+        findings(&facts)
+    };
     show(&findings, arguments.output, || text(&findings))?;
     let errors = findings.iter().filter(|finding| finding.level == Level::Error).count();
     if errors == 0 { Ok(()) } else { Err(Failure::Failed(verdict(errors))) }

@@ -67,7 +67,11 @@ fn clients_see(mode: &GrantMode, drain: &DrainSpec, gap: Option<u32>, alone: Opt
 
 fn leave(drain: &DrainSpec, alone: Option<&str>) -> String {
     let (early, late) = (drain.straggler_after_seconds.min(drain.deadline_seconds), drain.deadline_seconds);
+    let has_endless = drain.long_lived_port().is_some() && !drain.has_straggler_time_of_its_own();
     let stragglers = match drain.stragglers {
+        StragglerPolicy::Close if has_endless => {
+            format!("up to {early} s (those of a pool about 10 s), then cut off")
+        }
         StragglerPolicy::Close => format!("up to {early} s, then cut off"),
         StragglerPolicy::Destroy => format!("up to {early} s, then reset"),
         StragglerPolicy::Wait => format!("up to {late} s, then cut off"),
@@ -93,6 +97,8 @@ fn hold(cap: u32, gap: Option<u32>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use hitless_api::{PortDrain, PortTreatment};
+
     use super::*;
 
     #[test]
@@ -119,6 +125,13 @@ mod tests {
         ] {
             assert_eq!(sees(stragglers), format!("{begin} {end}"));
         }
+        let ports = vec![PortDrain { port: 5432, treat: PortTreatment::Tcp }];
+        let pool = |straggler_after_seconds| {
+            let drain = DrainSpec { straggler_after_seconds, ports: ports.clone(), ..DrainSpec::default() };
+            clients_see(&GrantMode::Leave, &drain, None, None)
+        };
+        assert_eq!(pool(30), format!("{begin} 30 s (those of a pool about 10 s), then cut off"));
+        assert_eq!(pool(20), format!("{begin} 20 s, then cut off"));
         let alone = clients_see(&GrantMode::Leave, &DrainSpec::default(), None, Some("nobody else serves"));
         assert!(alone.ends_with("; nobody else serves"), "{alone}");
     }

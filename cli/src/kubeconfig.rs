@@ -1,7 +1,7 @@
 //! Connections to the API server as kubectl makes them: which file, which cluster, through which proxy.
 //!
 //! kube's own way through a proxy is not used. It asks `HTTPS_PROXY` for every server, compares `NO_PROXY` with the proxy's own host, and
-//! would bring its code into agent and controller, too: cargo gives all programs of one build the features that any of them wishes.
+//! would bring its code into agent and controller, too: cargo gives all programs of one build the features that any of them wants.
 
 mod proxy;
 

@@ -29,7 +29,8 @@ use crate::files::{self, Misread, Object, Unreadable};
 use crate::output::show;
 use crate::source::{self, Scope};
 use finding::{Finding, Report};
-use object::Known;
+pub(crate) use nearest::nearest;
+use object::LimitObject;
 use pods::Pods;
 
 /// Namespace of objects that name none.
@@ -66,7 +67,7 @@ pub(crate) async fn run(cluster: &ClusterArgs, arguments: &LintArgs) -> Result<(
 /// Checks all objects, alone and together with the pods of the files and `live` ones; `None`: no cluster was asked.
 fn check(objects: &[Object], unreadable: Vec<Unreadable>, live: Option<&[Pods]>, now: Timestamp) -> Report {
     let mut findings: Vec<Finding> = unreadable.into_iter().map(Finding::unreadable).collect();
-    let mut known: Vec<Known<'_>> = Vec::new();
+    let mut known: Vec<LimitObject<'_>> = Vec::new();
     let mut pods = pods::of_files(objects);
     for object in objects {
         findings.extend(ours::check(object));
@@ -75,7 +76,7 @@ fn check(objects: &[Object], unreadable: Vec<Unreadable>, live: Option<&[Pods]>,
         findings.extend(claims::check(object));
         findings.extend(endpoint::check(object));
         findings.extend(task::check(object));
-        match Known::read(object) {
+        match LimitObject::read(object) {
             Ok(read) => known.extend(read),
             // The schema has said so already, and better.
             Err(_) if !schema.is_empty() => {}

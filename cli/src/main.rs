@@ -9,6 +9,7 @@ mod cancel;
 mod cleanup;
 mod completion;
 mod doctor;
+mod explain;
 mod failure;
 mod files;
 mod find;
@@ -86,6 +87,7 @@ async fn run(cli: Cli) -> Result<(), Failure> {
     // These need no cluster, if they are told so.
     match &cli.command {
         Command::Completion(arguments) => return say(completion::script(arguments.shell).trim_end()),
+        Command::Explain(arguments) => return explain::run(arguments),
         Command::Version(arguments) if arguments.client => return version::of_client(arguments.output),
         Command::Version(arguments) => return version::run(connect(cluster), arguments.output).await,
         _ => {}
@@ -117,13 +119,13 @@ async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Retry(arguments) => undo::retry(client, namespace, &arguments).await,
         Command::Why(arguments) => why::run(client, namespace, &arguments).await,
         Command::Plan(arguments) => plan::of_cluster(client, namespace, &arguments).await,
-        Command::Adopt(arguments) => adopt::run(client, namespace, &arguments).await,
+        Command::Adopt(arguments) => adopt::run(client, namespace, cluster.namespace.is_some(), &arguments).await,
         Command::Doctor(arguments) => doctor::run(client, &namespace, &arguments).await,
         Command::Cleanup(arguments) => {
             let scope = if arguments.all_namespaces { Scope::All } else { Scope::Namespace(namespace) };
             cleanup::run(client, &scope, arguments.yes).await
         }
-        Command::Version(_) | Command::Lint(_) | Command::Completion(_) => Ok(()),
+        Command::Version(_) | Command::Lint(_) | Command::Explain(_) | Command::Completion(_) => Ok(()),
     }
 }
 

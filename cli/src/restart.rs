@@ -163,7 +163,7 @@ fn token(now: Timestamp) -> String {
     format!("{}-{random:04x}", now.strftime("%Y%m%dt%H%M%Sz"))
 }
 
-/// With the uid, so that a new pod of the same name is not restarted. `null` removes what an earlier wish has left.
+/// With the uid, so that a new pod of the same name is not restarted. `null` removes what an earlier request has left.
 fn patch(pod: &PodView, token: &str, containers: &[String]) -> Value {
     let containers = if containers.is_empty() { Value::Null } else { containers.join(",").into() };
     json!({"metadata": {"uid": pod.id.uid, "annotations": {

@@ -100,9 +100,9 @@ pub(crate) fn restarting() -> Snapshot {
             "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}]);
         pod
     };
-    let wish = || json!({"hitless.dev/restart": "token"});
+    let wanted = || json!({"hitless.dev/restart": "token"});
     let restarted = json!({"hitless.dev/restart": "token", "hitless.dev/restarted": "token"});
-    let snapshot = idle(&[pod("web-0", restarted), pod("web-1", wish()), pod("web-2", wish())]);
+    let snapshot = idle(&[pod("web-0", restarted), pod("web-1", wanted()), pod("web-2", wanted())]);
     let mut snapshot = with_reservation(with_grant(snapshot, "web-1", &Value::Null), "web-1");
     let node = Arc::make_mut(snapshot.cluster.node_transitions.get_mut("n1").unwrap());
     node.spec.grants[0].op = GrantOp::Restart;

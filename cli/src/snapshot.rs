@@ -15,8 +15,8 @@ use hitless_rollout::guard::Guards;
 use hitless_rollout::round::{Explanation, explain};
 use hitless_rollout::snapshot::{LeftOut, Snapshot as Cluster, Unread as NamespaceUnread};
 use hitless_store::inputs::Part;
-use hitless_workloads::interest::Interest;
 use hitless_workloads::requests::operation_job::OPERATION_JOB;
+use hitless_workloads::retention::Retention;
 use hitless_workloads::{Component, Holder, Installed, Object, Placement, Resource, large, registry};
 use jiff::Timestamp;
 use k8s_openapi::api::events::v1::Event;
@@ -81,7 +81,7 @@ impl Snapshot {
         let mut cluster = self.cluster.clone();
         cluster.unknown.modes |= self.unread.keys().any(|part| part.tells_modes);
         cluster.guards.clone_from(&self.guards);
-        let full = Interest::full_of(&cluster.objects).into_iter();
+        let full = Retention::full_of(&cluster.objects).into_iter();
         cluster.left_out.extend(full.map(|name| (name, LeftOut { unread: NamespaceUnread::TooMuch, since: now })));
         cluster.as_observer(now).leaving_alone(&self.installed(), self.managers.clone())
     }

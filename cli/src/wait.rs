@@ -126,8 +126,8 @@ pub(crate) fn done(workload: &WorkloadStatus) -> Result<bool, Failure> {
     let is_done = workload.stage == "Idle"
         && !workload.held
         && workload.updated == workload.total
-        && workload.replicas.is_none_or(|wished| {
-            u32::try_from(pods().count()).is_ok_and(|there| (wished..=wished + workload.surplus).contains(&there))
+        && workload.replicas.is_none_or(|wanted| {
+            u32::try_from(pods().count()).is_ok_and(|there| (wanted..=wanted + workload.surplus).contains(&there))
         })
         && pods().all(|pod| pod.ready && !running(pod));
     match &workload.paused {

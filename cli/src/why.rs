@@ -14,7 +14,7 @@ use crate::source::{self, Scope};
 pub(crate) use answer::{Answer, PodAnswer};
 pub(crate) use text::render;
 
-use answer::Blocked;
+use answer::{Blocked, Stopped};
 
 pub(crate) async fn run(client: Client, namespace: String, arguments: &WhyArgs) -> Result<(), Failure> {
     let snapshot = source::read(&client, &Scope::Namespace(namespace)).await?;
@@ -34,11 +34,13 @@ pub(crate) fn verdict(blocked: Blocked<'_>) -> Result<(), Failure> {
         Blocked::ByChange(pod) => Err(Failure::Blocked(format!(
             "what is in the way of pod {pod} stays until it is changed, and waiting alone does not help"
         ))),
-        Blocked::Refused(workload) => Err(Failure::Blocked(format!("the change of {workload} is refused"))),
-        Blocked::Overdue(workload) => {
+        Blocked::Stopped(Stopped::Refused(workload)) => {
+            Err(Failure::Blocked(format!("the change of {workload} is refused")))
+        }
+        Blocked::Stopped(Stopped::Overdue(workload)) => {
             Err(Failure::Failed(format!("the native rollout of {workload} has not got on in time")))
         }
-        Blocked::Halted(workload) => Err(Failure::Failed(format!("{workload} is halted"))),
+        Blocked::Stopped(Stopped::Halted(workload)) => Err(Failure::Failed(format!("{workload} is halted"))),
         Blocked::Otherwise(pod) => Err(Failure::Failed(format!("something is in the way of pod {pod}"))),
     }
 }

@@ -191,7 +191,7 @@ impl Controller {
 
         let start = Instant::now();
         let round = round(&snapshot, &mut memory.gate_cache, now);
-        self.metrics.decided(&round, start.elapsed());
+        self.metrics.decided(&snapshot, &round, start.elapsed(), now);
         if let Some(later) = round.deposed {
             return self.lease_epoch.later_epoch_found(later_epoch_since, leadership, later).await;
         }

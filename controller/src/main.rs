@@ -11,7 +11,7 @@ use hitless_controller::configs::Configs;
 use hitless_controller::controller::Controller;
 use hitless_controller::controller::epoch_repair::LeaseEpoch;
 use hitless_controller::guards;
-use hitless_controller::metrics::Metrics;
+use hitless_controller::metrics::{Metrics, RESOURCES};
 use hitless_controller::uninstall;
 use hitless_controller::watches::Caches;
 use hitless_controller::writer::Writer;
@@ -65,6 +65,7 @@ async fn run(config: Config) -> anyhow::Result<()> {
     let client = client::in_cluster()?;
     let mut registry = http::registry();
     let (writes, metrics) = (Writes::register(&mut registry), Metrics::register(&mut registry));
+    writes.expect(&RESOURCES);
     let watch_metrics = watch::Metrics::register(&mut registry);
     let (readiness, heartbeat) = (Readiness::default(), Heartbeat::new(Instant::now()));
     let health = Health { readiness: readiness.clone(), heartbeat: heartbeat.clone(), registry: Arc::new(registry) };

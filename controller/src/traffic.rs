@@ -1,4 +1,4 @@
-//! Load balancers outside of the cluster are driven between rounds: a round says what is wanted of each pool ([`PoolWish`]), a task for each
+//! Load balancers outside of the cluster are driven between rounds: a round says what is wanted of each pool ([`DesiredPool`]), a task for each
 //! pool brings it about with [`hitless_balancer`], and what it reads is in the next snapshot.
 //!
 //! Only the leader does that. What a task was told last is what it goes on with: if rounds stop, pods stay where they are.
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hitless_api::TrafficProviderSpec;
-use hitless_rollout::pools::{PoolKey, PoolWish, ProviderView};
+use hitless_rollout::pools::{DesiredPool, PoolKey, ProviderView};
 use hitless_rollout::snapshot::Snapshot;
 use hitless_runtime::lease::Leadership;
 use kube::Client;
@@ -25,7 +25,7 @@ pub use task::Seen;
 #[derive(Clone, Debug, PartialEq)]
 struct Order {
     spec: TrafficProviderSpec,
-    wish: PoolWish,
+    desired: DesiredPool,
 }
 
 struct Driver {
@@ -66,12 +66,14 @@ impl Traffic {
     }
 
     /// Tells the tasks what a round wants. A pool that no TrafficProvider lists any more is left as it is.
-    pub fn follow(&mut self, wishes: &[PoolWish], providers: &[Arc<ProviderView>]) {
-        self.drivers.retain(|key, _| wishes.iter().any(|wish| wish.key == *key));
-        for wish in wishes {
-            let Some(provider) = providers.iter().find(|provider| provider.name == wish.key.provider) else { continue };
-            let order = Order { spec: provider.spec.clone(), wish: wish.clone() };
-            match self.drivers.get(&wish.key) {
+    pub fn follow(&mut self, desired: &[DesiredPool], providers: &[Arc<ProviderView>]) {
+        self.drivers.retain(|key, _| desired.iter().any(|desired| desired.key == *key));
+        for desired in desired {
+            let Some(provider) = providers.iter().find(|provider| provider.name == desired.key.provider) else {
+                continue;
+            };
+            let order = Order { spec: provider.spec.clone(), desired: desired.clone() };
+            match self.drivers.get(&desired.key) {
                 Some(driver) => {
                     driver.order.send_if_modified(|known| {
                         let is_new = *known != order;
@@ -79,7 +81,7 @@ impl Traffic {
                         is_new
                     });
                 }
-                None => _ = self.drivers.insert(wish.key.clone(), self.start(order)),
+                None => _ = self.drivers.insert(desired.key.clone(), self.start(order)),
             }
         }
     }

@@ -18,7 +18,7 @@ use hitless_runtime::write::{WriteError, Writes};
 use hitless_store::inputs::rows::Pods;
 use hitless_store::inputs::{Input, Inputs, Visit, each};
 use hitless_store::{Cached, Empty, api_resource};
-use hitless_workloads::interest::Interest;
+use hitless_workloads::retention::Retention;
 use hitless_workloads::{Holder, Installed, KINDS, Kind, Object, REQUESTS, Resource, large, registry};
 use jiff::Timestamp;
 use kube::api::DynamicObject;
@@ -43,7 +43,7 @@ const READS_AT_A_TIME: usize = 16;
 pub struct Caches {
     pub(crate) objects: Arc<[Objects]>,
     pub(crate) inputs: Arc<Inputs<Cached>>,
-    interest: Arc<Mutex<Interest>>,
+    retention: Arc<Mutex<Retention>>,
     known_pods: Arc<KnownPods>,
     installed: Arc<Installed>,
     managers: Arc<[ManagerCaches]>,
@@ -76,7 +76,7 @@ impl Caches {
         wake: &Arc<Notify>,
         metrics: &watch::Metrics,
     ) -> Self {
-        let interest = Arc::new(Mutex::new(Interest::default()));
+        let retention = Arc::new(Mutex::new(Retention::default()));
         let known_pods = Arc::new(KnownPods::default());
         let known = Arc::clone(&known_pods);
         let mut empty = Empty { wake, metrics };
@@ -86,11 +86,11 @@ impl Caches {
             managers: Arc::default(),
             objects: resources
                 .map(|(holder, resource)| {
-                    let interest = Arc::clone(&interest);
+                    let retention = Arc::clone(&retention);
                     let view = move |object| {
                         let object = read(holder, resource, object)?;
                         // What a panic has left is as good as any: too little is found, and read again.
-                        Some(interest.lock().unwrap_or_else(PoisonError::into_inner).view(object))
+                        Some(retention.lock().unwrap_or_else(PoisonError::into_inner).view(object))
                     };
                     let outline = Some(large::outline as Outline);
                     let cache = Cache::outlining(resource.plural, view, outline, wake.clone(), metrics.clone());
@@ -98,7 +98,7 @@ impl Caches {
                 })
                 .collect(),
             inputs: Arc::new(Inputs::<Cached> { pods, ..Inputs::new(&mut empty) }),
-            interest,
+            retention,
             known_pods,
         }
     }
@@ -202,14 +202,14 @@ impl Caches {
 
     /// Namespaces of which more would have to be kept than may be, as of the last snapshot: nothing is to be decided there.
     pub(crate) fn full(&self) -> BTreeSet<String> {
-        self.interest.lock().unwrap_or_else(PoisonError::into_inner).full()
+        self.retention.lock().unwrap_or_else(PoisonError::into_inner).full()
     }
 
     /// What is in them at this time. Who leads and what is remembered is added by the caller.
     #[must_use]
     pub fn snapshot(&self, now: Timestamp) -> Snapshot {
         let all: Vec<Arc<Object>> = self.objects.iter().flat_map(|objects| objects.cache.values()).collect();
-        self.interest.lock().unwrap_or_else(PoisonError::into_inner).keep_only(&all);
+        self.retention.lock().unwrap_or_else(PoisonError::into_inner).keep_only(&all);
         let unreadable = self.unreadable();
         let is_readable = |object: &Arc<Object>| !unreadable.contains(&object.id.group_kind);
         let objects = all.into_iter().filter(is_readable).collect();

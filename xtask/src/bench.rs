@@ -18,9 +18,11 @@ use std::sync::Arc;
 
 use anyhow::ensure;
 use clap::{Args, Subcommand};
-use hitless_cluster::{Cluster, IpFamily, Kubernetes, UpOptions, missing_requirements};
+use hitless_cluster::{Cluster, missing_requirements};
 use hitless_e2e::Stack;
 use hitless_e2e::build::Programs;
+
+use crate::options::Made;
 
 /// Measures.
 #[derive(Args)]
@@ -36,9 +38,8 @@ pub(crate) struct Bench {
     /// The name of the cluster; one that is up already is used as it is.
     #[arg(long, global = true, default_value = "bench")]
     cluster: String,
-    /// The version of Kubernetes of a cluster that is brought up: 1.36, 1.37 or 1.35-beta.
-    #[arg(long, global = true, default_value_t)]
-    kubernetes: Kubernetes,
+    #[command(flatten)]
+    made: Made,
 }
 
 #[derive(Subcommand)]
@@ -77,6 +78,10 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<ExitCode> {
         What::Images(options) => on_cluster(bench, |stack| images::run(options, stack, bench.json)),
         What::Footprint(options) => on_cluster(bench, |stack| footprint::run(options, stack, bench.json)),
         What::Applications(options) => {
+            if let Some(names) = applications::list(options)? {
+                println!("{names}");
+                return Ok(ExitCode::SUCCESS);
+            }
             applications::prepare(options)?;
             on_cluster(bench, |stack| applications::run(options, stack, bench.json))
         }
@@ -94,13 +99,7 @@ fn on_cluster(bench: &Bench, measure: impl FnOnce(&Stack) -> anyhow::Result<()>)
     let missing = missing_requirements();
     ensure!(missing.is_empty(), "a benchmark needs a real cluster, and this machine lacks: {missing:?}");
     let programs = Programs::build()?;
-    let options = UpOptions {
-        name: bench.cluster.clone(),
-        nodes: 2,
-        kubernetes: bench.kubernetes,
-        ip_family: IpFamily::default(),
-    };
-    let cluster = Arc::new(Cluster::up(&options, &|line| eprintln!("{line}"))?);
+    let cluster = Arc::new(Cluster::up(&bench.made.named(&bench.cluster), &|line| eprintln!("{line}"))?);
     let outcome = Stack::install_on(cluster, programs).and_then(|stack| measure(&stack));
     if !bench.keep {
         Cluster::down(&bench.cluster)?;

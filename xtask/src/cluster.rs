@@ -10,8 +10,10 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, Subcommand};
 use hitless_cluster::image::ImageSpec;
-use hitless_cluster::{Cluster as Up, IpFamily, Kubernetes, Place, Tools, UpOptions};
+use hitless_cluster::{Cluster as Up, Place, Tools, UpOptions};
 use jiff::Timestamp;
+
+use crate::options::Made;
 
 /// The arguments of `cargo xtask cluster`.
 #[derive(Args)]
@@ -23,21 +25,15 @@ pub(crate) struct Cluster {
 #[derive(Subcommand)]
 enum Verb {
     /// Build Kubernetes, etcd, containerd, runc, CNI plugins and a registry from their pinned Go modules.
-    Build(Version),
+    Build(Made),
     /// Build Helm 3 and Helm 4 from their pinned Go module, for the tests of the chart.
     BuildHelm,
     /// Bring a cluster up. What an interrupted `up` has left is removed first.
     Up {
         #[command(flatten)]
         name: Name,
-        /// How many nodes; they are called n1, n2, ….
-        #[arg(long, default_value_t = 2)]
-        nodes: u8,
         #[command(flatten)]
-        version: Version,
-        /// The addresses of nodes, pods and Services: ipv4, ipv6, or dual for both.
-        #[arg(long, default_value_t)]
-        ip_family: IpFamily,
+        made: Made,
     },
     /// Remove a cluster: processes, mounts, namespaces, cgroups, files.
     Down(Name),
@@ -86,13 +82,6 @@ enum Verb {
 }
 
 #[derive(Args)]
-struct Version {
-    /// The version of Kubernetes: 1.36, 1.37, 1.35, or 1.35-beta, which has mutating admission policies.
-    #[arg(long, default_value_t)]
-    kubernetes: Kubernetes,
-}
-
-#[derive(Args)]
 struct Name {
     /// The cluster's name.
     #[arg(long, default_value = "dev")]
@@ -102,17 +91,15 @@ struct Name {
 /// Runs one of the verbs.
 pub(crate) fn run(arguments: Cluster) -> Result<ExitCode> {
     match arguments.verb {
-        Verb::Build(Version { kubernetes }) => {
-            let tools = Tools::ensure(kubernetes, &progress)?;
+        Verb::Build(made) => {
+            let tools = Tools::ensure(made.options(), &progress)?;
             println!("all built; kubectl is {}", tools.path("kubectl")?.display());
         }
         Verb::BuildHelm => {
             let [helm_3, helm_4] = hitless_cluster::helm(&progress)?;
             println!("built: {} and {}", helm_3.display(), helm_4.display());
         }
-        Verb::Up { name: Name { name }, nodes, version: Version { kubernetes }, ip_family } => {
-            up(&UpOptions { name, nodes, kubernetes, ip_family })?;
-        }
+        Verb::Up { name: Name { name }, made } => up(&made.named(&name))?,
         Verb::Down(Name { name }) => {
             Up::down(&name)?;
             println!("cluster {name} is removed");
@@ -134,6 +121,7 @@ fn up(options: &UpOptions) -> Result<()> {
     let cluster = Up::up(options, &progress)?;
     let (name, seconds) = (cluster.name(), begin.elapsed().as_secs_f64());
     println!("cluster {name} is up with {} after {seconds:.1} s", cluster.node_names().join(", "));
+    println!("  {}", cluster.options());
     println!("  cargo xtask cluster exec --name {name} -- kubectl get nodes");
     Ok(())
 }

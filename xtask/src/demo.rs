@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
 use clap::Args;
-use hitless_cluster::{Cluster, IpFamily, Kubernetes, UpOptions, missing_requirements};
+use hitless_cluster::{Cluster, Options, UpOptions, missing_requirements};
 use hitless_e2e::build::Programs;
 use hitless_e2e::measure::Rollout;
 use hitless_e2e::{Own, Site, Stack};
@@ -134,12 +134,7 @@ pub(crate) fn run(options: &Demo) -> anyhow::Result<ExitCode> {
     say.line("building hitless (static binaries, as shipped)");
     let programs = Programs::build()?;
     say.line("bringing up a Kubernetes of two nodes");
-    let up = UpOptions {
-        name: options.name.clone(),
-        nodes: 2,
-        kubernetes: Kubernetes::default(),
-        ip_family: IpFamily::default(),
-    };
+    let up = UpOptions { name: options.name.clone(), nodes: 2, options: Options::default() };
     let cluster = Arc::new(Cluster::up(&up, &|line| say.line(line))?);
     if let Some(play) = other_show(options) {
         let outcome = Stack::install_on(cluster, programs).and_then(|stack| play(options, &say, &stack));

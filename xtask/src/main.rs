@@ -7,6 +7,7 @@ mod demo;
 mod features;
 mod fuzz;
 mod generate;
+mod options;
 #[cfg(test)]
 mod pages;
 mod sim;

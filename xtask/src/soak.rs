@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use clap::Args;
-use hitless_cluster::{Cluster, IpFamily, Kubernetes, UpOptions, missing_requirements};
+use hitless_cluster::{Cluster, Options, UpOptions, missing_requirements};
 use hitless_e2e::app::{Shape, Workload, patience_for};
 use hitless_e2e::build::Programs;
 use hitless_e2e::traffic::Rate;
@@ -106,12 +106,7 @@ pub(crate) fn run(options: &Soak) -> anyhow::Result<ExitCode> {
     let missing = missing_requirements();
     ensure!(missing.is_empty(), "a soak needs a real cluster, and this machine lacks: {missing:?}");
     let programs = Programs::build()?;
-    let up = UpOptions {
-        name: CLUSTER.to_owned(),
-        nodes: NODES,
-        kubernetes: Kubernetes::default(),
-        ip_family: IpFamily::default(),
-    };
+    let up = UpOptions { name: CLUSTER.to_owned(), nodes: NODES, options: Options::default() };
     let cluster = Arc::new(Cluster::up(&up, &|line| eprintln!("{line}"))?);
     let outcome = Stack::install_on(cluster, programs).and_then(|stack| soak(options, &stack));
     if !options.keep {

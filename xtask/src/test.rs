@@ -17,8 +17,10 @@ use std::thread::ScopedJoinHandle;
 
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
-use hitless_cluster::{IpFamily, Kubernetes, missing_requirements};
+use hitless_cluster::missing_requirements;
 use hitless_e2e::build::{Programs, workspace};
+
+use crate::options::{Made, arguments};
 
 use binaries::{Binary, Job, cargo_below, long_jobs, run_all};
 use minutes::{Minutes, Output, below, idle};
@@ -34,13 +36,9 @@ pub(crate) struct Test {
     /// Leave the cluster of the end-to-end tests up.
     #[arg(long)]
     keep: bool,
-    /// The version of Kubernetes of the end-to-end tests: 1.36, 1.37, 1.35-beta (with mutating admission policies), or 1.35, on which
-    /// `refusing` runs alone.
-    #[arg(long, default_value_t)]
-    kubernetes: Kubernetes,
-    /// The addresses of the end-to-end tests' cluster: ipv4, ipv6, or dual for both.
-    #[arg(long, default_value_t)]
-    ip_family: IpFamily,
+    /// What the cluster of the end-to-end tests is made of. On Kubernetes without mutating admission policies `refusing` runs alone.
+    #[command(flatten)]
+    made: Made,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -99,8 +97,7 @@ fn parts(options: &Test, minutes: &Minutes, privileged: bool) -> anyhow::Result<
     }
     // From here on the processors are busy until the last test has ended.
     std::thread::scope(|scope| {
-        let kubernetes =
-            cluster.then(|| scope.spawn(|| prepare_cluster(minutes, options.kubernetes, wanted(Part::E2e))));
+        let kubernetes = cluster.then(|| scope.spawn(|| prepare_cluster(minutes, options, wanted(Part::E2e))));
         let binaries = if wanted(Part::Unit) || wanted(Part::E2e) {
             binaries::build(minutes, options.part == Some(Part::E2e))?
         } else {
@@ -180,11 +177,11 @@ fn build_helm() -> anyhow::Result<Job> {
 }
 
 /// Everything that a cluster is made of, and what the end-to-end tests put on it, beside the builds of Rust.
-fn prepare_cluster(minutes: &Minutes, kubernetes: Kubernetes, servers: bool) -> anyhow::Result<()> {
+fn prepare_cluster(minutes: &Minutes, options: &Test, servers: bool) -> anyhow::Result<()> {
     let own = std::env::current_exe().context("the path of this program")?;
     // Below Rust's builds and the short tests, above what runs for long: the end-to-end tests wait for it.
     let mut build = below(10, &own.to_string_lossy());
-    build.args(["cluster", "build", "--kubernetes", &kubernetes.to_string()]);
+    build.args(["cluster", "build"]).args(arguments(options.made.options()));
     minutes.step("build Kubernetes", Output::Kept, &mut build)?;
     if servers {
         let fetch = || hitless_e2e::servers::fetch_all(&|line| minutes.say(line));

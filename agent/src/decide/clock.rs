@@ -98,12 +98,12 @@ mod tests {
 
     /// A pod of these containers, each with its number and its state.
     fn pod(states: &[(&str, u32, Value)]) -> PodView {
-        let wished = states.iter().map(|(name, _, _)| json!({"name": name, "image": "a:2"}));
+        let wanted = states.iter().map(|(name, _, _)| json!({"name": name, "image": "a:2"}));
         let told = states.iter().map(|(name, number, state)| {
             json!({"name": name, "image": "a:2", "imageID": "", "ready": false, "restartCount": 0,
                 "containerID": format!("c://{name}-{number}"), "state": state})
         });
-        let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": wished.collect::<Vec<_>>()},
+        let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": wanted.collect::<Vec<_>>()},
             "status": {"containerStatuses": told.collect::<Vec<_>>()}});
         PodView::from(&serde_json::from_value::<Pod>(pod).unwrap())
     }

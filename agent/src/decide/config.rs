@@ -1,5 +1,11 @@
 //! Before anything is done: the pod's volumes have the content of ConfigMaps and Secrets that the grant names. The kubelet writes it
 //! when it looks at the pod, which it does at once after a change of the pod's metadata, and otherwise every minute or so.
+//!
+//! Where the grant names nothing, because the controller may not read them, the kubelet is asked all the same. A new pod would have the
+//! present content. A container that is started anew may read the old one; and one that mounts a file by `subPath` does not start if the
+//! kubelet replaces that file right then (`no such file or directory`), which the kubelet tries again after ten seconds only.
+
+use std::collections::BTreeSet;
 
 use hitless_api::{MountedConfig, Phase, TransitionResult};
 use jiff::SignedDuration;
@@ -12,12 +18,17 @@ use crate::memory::VolumesState;
 /// Between two looks.
 const PAUSE: SignedDuration = SignedDuration::from_millis(300);
 
-/// What is waited for; `None`: nothing.
-pub(super) fn wait(operation: &Operation<'_>) -> Option<Decision> {
-    operation.grant.config.as_ref()?;
+/// The kubelet's volume manager looks at what is wanted, and brings it about, every 100 ms.
+const RENEWED: SignedDuration = SignedDuration::from_secs(1);
+
+/// What is waited for; `None`: nothing. `mounts`: containers with files of ConfigMaps and Secrets.
+pub(super) fn wait(operation: &Operation<'_>, mounts: &BTreeSet<String>) -> Option<Decision> {
     // Nobody is served from old content, and its volumes could not be found: what it is given may be what it needs to run again.
     if !operation.any_runs() {
         return None;
+    }
+    if operation.grant.config.is_none() {
+        return renew(operation, mounts);
     }
     let (memory, now) = (operation.memory, operation.now);
     let looked = memory.volumes.as_ref();
@@ -42,4 +53,19 @@ pub(super) fn wait(operation: &Operation<'_>) -> Option<Decision> {
     }
     let again = looked.at.saturating_add(PAUSE).unwrap_or(now);
     Some(if now >= again { waiting.doing(Action::LookAtVolumes) } else { waiting.waking_at(again) })
+}
+
+/// The kubelet is asked to write what is new, and has the time for it: of a pod that leaves while that is drained.
+fn renew(operation: &Operation<'_>, mounts: &BTreeSet<String>) -> Option<Decision> {
+    if !operation.containers().any(|container| mounts.contains(&container.name)) {
+        return None;
+    }
+    let waiting = Decision::at(Phase::Granted);
+    let Some(asked) = operation.memory.volumes_wanted else {
+        // A policy of an earlier version lets nobody ask.
+        return operation.denied(&Action::WantVolumes).is_none().then(|| waiting.doing(Action::WantVolumes));
+    };
+    let until = asked.saturating_add(RENEWED).unwrap_or(asked);
+    let text = "waits until the kubelet has written what is new in the pod's ConfigMaps and Secrets";
+    (operation.is_hold() && operation.now < until).then(|| waiting.waking_at(until).saying(text))
 }

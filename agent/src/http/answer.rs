@@ -124,7 +124,7 @@ pub struct Connections {
 }
 
 /// What an answer is made from.
-pub(super) struct Known<'a> {
+pub(super) struct DrainInputs<'a> {
     pub node: &'a str,
     /// As it was when it was last seen.
     pub pod: &'a PodView,
@@ -135,7 +135,7 @@ pub(super) struct Known<'a> {
 }
 
 impl DrainStatus {
-    pub(super) fn of(known: Known<'_>) -> Self {
+    pub(super) fn of(known: DrainInputs<'_>) -> Self {
         let (count, held, count_error) = match known.observation {
             Observation::None => (None, None, None),
             Observation::Failed(why) => (None, None, Some(why)),

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-pub use super::awaited::{Awaited, AwaitedPlace};
 pub use super::untrusted::UntrustedConnections;
+pub use super::wait_slots::{WaitSlot, WaitSlots};
 
-use super::counted::{Counted, Counts};
+use super::count_guard::{CountGuard, Counts};
 use crate::lock::lock;
 
 /// Whom something is counted for.
@@ -169,7 +169,7 @@ pub struct Limits {
     /// Requests that wait.
     pub waits: Places,
     /// Of these, those of the node, by what they wait for.
-    pub awaited: Awaited,
+    pub wait_slots: WaitSlots,
     /// Event streams.
     pub streams: Places,
     /// Requests.
@@ -179,8 +179,9 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         let [connections, reserve, waits, streams] = [CONNECTIONS, RESERVE, WAITS, STREAMS].map(Places::new);
-        let (untrusted, awaited, requests) = (UntrustedConnections::default(), Awaited::default(), Rates::default());
-        Self { connections, reserve, untrusted, waits, awaited, streams, requests }
+        let (untrusted, wait_slots, requests) =
+            (UntrustedConnections::default(), WaitSlots::default(), Rates::default());
+        Self { connections, reserve, untrusted, waits, wait_slots, streams, requests }
     }
 }
 
@@ -192,7 +193,7 @@ pub struct Places {
 }
 
 /// A taken place; dropping it gives it back.
-pub type Place = Counted<Source>;
+pub type Place = CountGuard<Source>;
 
 impl Places {
     /// All free.
@@ -204,7 +205,7 @@ impl Places {
     /// Takes a place; `None` if the source has all of its own, or its kind has.
     #[must_use]
     pub fn take(&self, source: &Source) -> Option<Place> {
-        Counted::new_if(&self.taken, source, |taken| self.has_room(taken, source))
+        CountGuard::new_if(&self.taken, source, |taken| self.has_room(taken, source))
     }
 
     fn has_room(&self, taken: &HashMap<Source, usize>, source: &Source) -> bool {
@@ -235,7 +236,7 @@ impl Places {
 
     /// Takes a place that somebody else is about to give back.
     fn succeed(&self, source: &Source) -> Place {
-        Counted::new(&self.taken, source)
+        CountGuard::new(&self.taken, source)
     }
 
     /// Places that are taken.

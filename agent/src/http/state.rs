@@ -10,10 +10,10 @@ use hitless_runtime::prefix::Prefix;
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
-use super::answer::{DrainStatus, Known};
+use super::answer::{DrainInputs, DrainStatus};
 use super::identity::{Caller, Peer};
 use super::inside::Unheard;
-use super::limits::{AwaitedPlace, Client, Limits, Place, WAITS_FOR_A_POD, WAITS_IN_A_NAMESPACE};
+use super::limits::{Client, Limits, Place, WAITS_FOR_A_POD, WAITS_IN_A_NAMESPACE, WaitSlot};
 use super::progress::{Facts, Progress};
 use super::refusal::Refusal;
 use crate::hooks::task::Tasks;
@@ -109,18 +109,18 @@ impl AppState {
         client: Client,
         namespace: &str,
         name: Option<&str>,
-    ) -> Result<(Place, Option<AwaitedPlace>), Refusal> {
+    ) -> Result<(Place, Option<WaitSlot>), Refusal> {
         let refused = || {
             self.refusals.count("waits");
             Refusal::too_many("too many requests wait already; end one, or ask again without wait", 1)
         };
         let most = if name.is_some() { WAITS_FOR_A_POD } else { WAITS_IN_A_NAMESPACE };
         let what = format!("{namespace}/{}", name.unwrap_or_default());
-        let awaited = match caller {
-            Caller::Node | Caller::NodeFor(_) => Some(self.limits.awaited.enter(&what, most).ok_or_else(refused)?),
+        let wait_slot = match caller {
+            Caller::Node | Caller::NodeFor(_) => Some(self.limits.wait_slots.enter(&what, most).ok_or_else(refused)?),
             Caller::Pod(_) | Caller::Stranger { .. } => None,
         };
-        Ok((self.limits.waits.take(&caller.source(client)).ok_or_else(refused)?, awaited))
+        Ok((self.limits.waits.take(&caller.source(client)).ok_or_else(refused)?, wait_slot))
     }
 
     /// A pod that `caller` may see.
@@ -159,7 +159,7 @@ impl AppState {
     pub(super) fn status(&self, pod: &PodView, now: Timestamp) -> (DrainStatus, Progress) {
         let Looked { present, step, observation, progress } = self.look(pod, drain_of(pod).min_seconds, now);
         let pod = present.as_ref().map_or(pod, |present| &present.view);
-        (DrainStatus::of(Known { node: &self.node, pod, step, observation, progress, now }), progress)
+        (DrainStatus::of(DrainInputs { node: &self.node, pod, step, observation, progress, now }), progress)
     }
 
     fn look(&self, pod: &PodView, min_seconds: u32, now: Timestamp) -> Looked {

@@ -1,4 +1,4 @@
-//! A node with an endpoint, as a test wishes it.
+//! A node with an endpoint, as a test wants it.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -58,6 +58,30 @@ fn the_volumes_are_looked_at_the_kubelet_is_asked_once_and_then_the_operation_be
     }
 }
 
+/// The controller may not read what its ConfigMaps contain.
+#[test]
+fn the_kubelet_is_asked_to_renew_files_before_a_pod_that_mounts_some_is_operated() {
+    for (mode, begins) in [(GrantMode::Leave, Action::LeaveService), (GrantMode::Hold, Action::FetchPod)] {
+        let (grant, mut memory) = (Grant { mode: mode.clone(), ..grant(start()) }, Memory::default());
+        let mut pod = pod::running(start());
+        memory.see(&grant, start());
+        let decided = |pod: &NodePod, memory: &Memory, now| decided_of(pod, &grant, memory, now);
+        pod.config_mounts = ["another".to_owned()].into();
+        assert_eq!(decided(&pod, &memory, start()).action, Some(begins.clone()), "a container that stays mounts them");
+        pod.config_mounts = [pod.view.containers[0].name.clone()].into();
+        let asks = decided(&pod, &memory, start());
+        assert_eq!((asks.phase, asks.action), (Phase::Granted, Some(Action::WantVolumes)));
+        memory.done(&Action::WantVolumes, after(20));
+        if mode == GrantMode::Hold {
+            let waiting = decided(&pod, &memory, after(1019));
+            assert_eq!((&waiting.action, waiting.wake_at), (&None, Some(after(1020))), "{waiting:?}");
+            assert_eq!(decided(&pod, &memory, after(1020)).action, Some(begins));
+        } else {
+            assert_eq!(decided(&pod, &memory, after(20)).action, Some(begins), "it has the time of the drain");
+        }
+    }
+}
+
 #[test]
 fn a_pod_of_which_nothing_runs_is_not_kept_from_what_may_cure_it() {
     let mut pod = pod::running(start());

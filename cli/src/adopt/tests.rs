@@ -16,8 +16,8 @@ fn plain(pods: &[Value]) -> Snapshot {
     })
 }
 
-fn gate(value: Option<&str>) -> Seen<Gate> {
-    Seen::Known(Gate { uid: "u".to_owned(), value: value.map(str::to_owned) })
+fn gate(value: Option<&str>) -> Seen<Space> {
+    Seen::Known(Space { uid: "u".to_owned(), gate: value.map(str::to_owned), update: None })
 }
 
 fn considered(snapshot: &Snapshot, label: bool) -> Adoption {
@@ -44,7 +44,7 @@ fn it_says_mode_budget_and_what_goes_natively_and_decides_nothing_itself() {
 #[test]
 fn the_opt_in_fails_if_the_workload_was_changed_meanwhile() {
     let snapshot = plain(&[new("a")]);
-    let patch = opt_in(&snapshot.cluster.objects[0]).operations();
+    let patch = opt_in(&snapshot.cluster.objects[0], "in-place").operations();
     let mut same = snapshot.objects[0].raw.clone();
     same["metadata"]["generation"] = 0.into();
     same["metadata"]["annotations"] = Value::Null;
@@ -56,7 +56,7 @@ fn the_opt_in_fails_if_the_workload_was_changed_meanwhile() {
     // An annotation raises no generation.
     for known in ["sometimes", "in_place"] {
         let snapshot = with_annotation(plain(&[new("a")]), "hitless.dev/update", known);
-        let patch = opt_in(&snapshot.cluster.objects[0]).operations();
+        let patch = opt_in(&snapshot.cluster.objects[0], "in-place").operations();
         let mut same = snapshot.objects[0].raw.clone();
         same["metadata"]["generation"] = 0.into();
         let mut other = same.clone();
@@ -66,7 +66,7 @@ fn the_opt_in_fails_if_the_workload_was_changed_meanwhile() {
         assert!(json_patch::patch(&mut other, &patch).is_err(), "somebody has opted it in otherwise");
     }
     let bare = with_annotation(plain(&[new("a")]), "team/x", "1");
-    let patch = opt_in(&bare.cluster.objects[0]).operations();
+    let patch = opt_in(&bare.cluster.objects[0], "in-place").operations();
     let mut opted_in = bare.objects[0].raw.clone();
     opted_in["metadata"]["generation"] = 0.into();
     opted_in["metadata"]["annotations"]["hitless.dev/update"] = "in-place-only".into();
@@ -237,4 +237,85 @@ fn what_a_dry_run_refuses_is_said_with_what_follows_and_is_not_in_the_way() {
     assert!(adoption.permit().is_ok(), "it is adopted all the same");
     let json = serde_json::to_value(&adoption).unwrap();
     assert_eq!(json["helpers"][1]["words"], "exceeded quota: q");
+}
+
+/// What the namespace says of its workloads.
+fn labelled(update: &str) -> Seen<Space> {
+    Seen::Known(Space { uid: "u".to_owned(), gate: None, update: Some(update.to_owned()) })
+}
+
+#[test]
+fn a_workload_opts_in_as_its_namespace_says_and_its_pods_get_the_gate_by_that() {
+    let snapshot = plain(&[new("a")]);
+    for (label, word, gives) in
+        [("in-place-only", "in-place-only", true), ("in-place", "in-place", true), ("native", "in-place", false)]
+    {
+        let space = labelled(label);
+        assert_eq!(space::word(&space), word);
+        let adoption = consider(&snapshot, &"web".parse().unwrap(), &space, false, Timestamp::UNIX_EPOCH).unwrap();
+        assert_eq!(adoption.gate_label, Some(gives), "{label}");
+    }
+    let both = Space { uid: String::new(), gate: Some("off".to_owned()), update: Some("in-place".to_owned()) };
+    assert!(!both.gives_gate(), "the label for the gate wins");
+}
+
+#[test]
+fn each_workload_of_a_namespace_is_shown_with_what_is_in_the_way() {
+    let with = |name: &str, uid: &str, change: fn(&mut Value)| {
+        let base = plain(&[new("a")]);
+        let mut next = base.objects[0].raw.clone();
+        next["metadata"]["name"] = name.into();
+        next["metadata"]["uid"] = uid.into();
+        next["spec"]["replicas"] = 0.into();
+        change(&mut next);
+        Arc::new(WorkloadObject::of(next).unwrap())
+    };
+    let base = plain(&[new("a")]);
+    let mut objects = base.objects.clone();
+    objects.push(with("kept", "u1", |it| it["metadata"]["annotations"] = json!({"hitless.dev/update": "native"})));
+    objects
+        .push(with("there", "u2", |it| it["metadata"]["annotations"] = json!({"hitless.dev/update": "in-place-only"})));
+    let snapshot = base.clone().with_objects(objects.clone());
+    let now = Timestamp::UNIX_EPOCH;
+    let overview = namespace::Overview::of(&snapshot, "team", &gate(None), false, now).unwrap();
+    let text = overview.text();
+    for words in [
+        "namespace team, 3 workloads; workloads that are made from now on do not opt in by themselves (kubectl label namespace team \
+         hitless.dev/update=in-place)",
+        "deployment/kept   is kept out by its annotation hitless.dev/update=native\n",
+        "deployment/there  has opted in, and something is in the way; 0 of 0 pods",
+        "in the way: its native controller is rolling it",
+        "deployment/web    can opt in; 1 of 1 pod with the readiness gate",
+        "opt in what can: kubectl hitless adopt -n team --yes",
+    ] {
+        assert!(text.contains(words), "{words} in {text}");
+    }
+    assert_eq!(overview.verdict(0).unwrap_err().to_string(), "something is in the way of 1 of 3 workloads");
+    objects.pop();
+    let calm = namespace::Overview::of(&base.with_objects(objects), "team", &gate(None), false, now).unwrap();
+    assert!(calm.verdict(0).is_ok(), "what is kept out is in nobody's way");
+    assert!(calm.verdict(1).is_err(), "a write has failed");
+    let kept = consider(&snapshot, &"deployment/kept".parse().unwrap(), &gate(None), true, now).unwrap();
+    assert!(
+        kept.permit().unwrap_err().to_string().contains("kubectl annotate -n team deployment/kept hitless.dev/update-")
+    );
+
+    let wanted = namespace::Overview::of(&snapshot, "team", &labelled("in-place"), true, now).unwrap().text();
+    assert!(
+        wanted.contains("its label hitless.dev/update=in-place opts in workloads that are made from now on"),
+        "{wanted}"
+    );
+    assert!(wanted.contains("opts in now") && !wanted.contains("--yes"), "{wanted}");
+
+    let mut host = new("a");
+    host["spec"]["hostNetwork"] = true.into();
+    let stopped = namespace::Overview::of(&plain(&[host]), "team", &gate(None), false, now).unwrap();
+    assert!(
+        stopped.text().contains("deployment/web  can't opt in") && stopped.text().contains("in the way: "),
+        "{}",
+        stopped.text()
+    );
+    assert_eq!(stopped.verdict(0).unwrap_err().to_string(), "something is in the way of 1 of 1 workload");
+    let missing = namespace::Overview::of(&snapshot, "other", &gate(None), false, now).unwrap_err();
+    assert!(missing.to_string().contains("no workload is there"), "{missing}");
 }

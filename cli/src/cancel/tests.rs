@@ -6,7 +6,7 @@ fn target() -> Target {
     "deployment/web".parse().unwrap()
 }
 
-fn wishing(name: &str, image: &str) -> Value {
+fn wanting(name: &str, image: &str) -> Value {
     let mut pod = scene::pod(name, image);
     pod["metadata"]["annotations"] = json!({"hitless.dev/restart": "t", "hitless.dev/restart-containers": "web"});
     pod
@@ -39,7 +39,7 @@ fn asked_for(snapshot: Snapshot, image: &str) -> Snapshot {
 
 #[test]
 fn a_rollout_that_is_a_way_back_already_is_not_turned_round() {
-    let rolling = first_kept(rollout(&[brought(wishing("a", "web:v2"), "web:v2"), scene::pod("b", "web:v1")]));
+    let rolling = first_kept(rollout(&[brought(wanting("a", "web:v2"), "web:v2"), scene::pod("b", "web:v1")]));
     let cancelled = decide(&asked_for(rolling, "web:v1"), &target(), Timestamp::UNIX_EPOCH).unwrap();
     let failure = cancelled.failed.as_ref().map(ToString::to_string).unwrap_or_default();
     assert!(cancelled.undo.is_none() && failure.contains("goes back to revision 1 (web:v1) already"), "{cancelled:?}");
@@ -48,7 +48,7 @@ fn a_rollout_that_is_a_way_back_already_is_not_turned_round() {
 
 #[test]
 fn restarts_are_withdrawn_where_the_rollout_can_not_go_back() {
-    let snapshot = rollout(&[wishing("a", "web:v2"), scene::pod("b", "web:v1")]);
+    let snapshot = rollout(&[wanting("a", "web:v2"), scene::pod("b", "web:v1")]);
     let cancel = decide(&snapshot, &target(), Timestamp::UNIX_EPOCH).unwrap();
     assert_eq!((cancel.undo.is_none(), cancel.restarts.len()), (true, 1));
     let failure = cancel.failed.unwrap();
@@ -57,12 +57,12 @@ fn restarts_are_withdrawn_where_the_rollout_can_not_go_back() {
 
 #[test]
 fn a_restart_is_withdrawn_before_it_begins_and_not_after() {
-    let snapshot = idle(&[wishing("a", "web:v2"), wishing("b", "web:v2")]);
+    let snapshot = idle(&[wanting("a", "web:v2"), wanting("b", "web:v2")]);
     let running = with_grant(snapshot, "a", &Value::Null);
     let cancel = decide(&running, &target(), Timestamp::UNIX_EPOCH).unwrap();
     assert!(cancel.undo.is_none());
     let [(pod, patch)] = cancel.restarts.as_slice() else { panic!("{cancel:?}") };
-    let mut after = wishing("b", "web:v2");
+    let mut after = wanting("b", "web:v2");
     json_patch::patch(&mut after, &patch.clone().operations()).unwrap();
     assert_eq!((pod.name.as_str(), &after["metadata"]["annotations"]), ("b", &json!({})));
     assert!(cancel.notes[0].starts_with("pod/a is being restarted"), "{:?}", cancel.notes);

@@ -72,6 +72,8 @@ pub(crate) struct Facts {
     pub(crate) runtime_classes: Seen<BTreeMap<String, String>>,
     /// CollaSets that are being deleted, and that a controller has to let go: `<namespace>/<name>`.
     pub(crate) leaving_sets: Seen<Vec<String>>,
+    /// Namespaces with the label for the opt-in.
+    pub(crate) labelled: Seen<Vec<Labelled>>,
     /// The managers that kinds come from, as far as they are seen.
     pub(crate) managers: PresentManagers,
     /// What the API server says of the pods that the controller makes for workloads of the namespace that is asked about.
@@ -87,6 +89,16 @@ pub(crate) struct Helpers {
     pub(crate) tried: BTreeMap<String, Vec<Tried>>,
     /// So many more have opted in.
     pub(crate) others: usize,
+}
+
+/// A namespace with the label `hitless.dev/update`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Labelled {
+    pub(crate) namespace: String,
+    /// What the label says.
+    pub(crate) value: String,
+    /// Workloads that say nothing themselves, e.g. `deployment/web`; looked for where the label opts in.
+    pub(crate) left_out: Vec<String>,
 }
 
 /// A workload of hitless itself.

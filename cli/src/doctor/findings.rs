@@ -11,7 +11,7 @@ use kube::CustomResourceExt;
 use serde::Serialize;
 
 use super::facts::{Facts, Program, Seen};
-use super::{agents, helpers, surroundings};
+use super::{agents, helpers, opt_in, surroundings};
 use crate::output;
 
 /// How bad it is.
@@ -62,7 +62,7 @@ const GATE: &str = "hitless-gate";
 const GATE_BINDINGS: [&str; 2] = ["hitless-gate-pods", "hitless-gate-namespaces"];
 
 /// What installs the policies: an API server that has no mutating ones gets those that refuse.
-fn install_policies(facts: &Facts) -> &'static str {
+pub(super) fn install_policies(facts: &Facts) -> &'static str {
     match facts.server.known() {
         Some((major, minor, _)) if (*major, *minor) < FIRST_SERVER => {
             "install them again: kubectl apply -k overlays/refusing (overlays/v1beta1 where the API server serves MutatingAdmissionPolicy as v1beta1)"
@@ -83,6 +83,7 @@ pub(crate) fn findings(facts: &Facts) -> Vec<Finding> {
         leaving_sets(facts),
     ];
     let mut all: Vec<Finding> = own.into_iter().flatten().collect();
+    all.extend(opt_in::findings(facts));
     all.extend(rights(facts));
     all.extend(agents::findings(facts));
     all.extend(surroundings::findings(facts));
@@ -161,7 +162,7 @@ fn missing<'n>(there: &BTreeSet<String>, names: impl IntoIterator<Item = &'n str
 }
 
 /// Whether changes that nobody holds are refused, and nothing holds them.
-fn refuses(guards: &Guards) -> bool {
+pub(super) fn refuses(guards: &Guards) -> bool {
     let mut all = KINDS.iter().filter_map(|kind| kind.guard());
     all.all(|guard| !guards.policies.contains(guard.holds) && guards.policies.contains(guard.refuses))
 }
@@ -283,7 +284,7 @@ fn rights(facts: &Facts) -> impl Iterator<Item = Finding> {
 }
 
 /// One line for everything that may not be read.
-fn unread(facts: &Facts) -> Option<Finding> {
+pub(super) fn unread(facts: &Facts) -> Option<Finding> {
     fn why<T>(seen: &Seen<T>) -> Option<&str> {
         match seen {
             // What is not there nobody needs a right to.
@@ -304,6 +305,7 @@ fn unread(facts: &Facts) -> Option<Finding> {
         ("DaemonSets and Deployments of all namespaces", why(&facts.programs)),
         ("runtime classes", why(&facts.runtime_classes)),
         ("CollaSets", why(&facts.leaving_sets)),
+        ("namespaces that opt in, and their workloads", why(&facts.labelled)),
     ];
     let all: Vec<(&str, &str)> = all.into_iter().filter_map(|(what, why)| Some((what, why?))).collect();
     let (_, first) = all.first()?;

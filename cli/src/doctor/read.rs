@@ -22,6 +22,7 @@ use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
 use super::facts::{AgentPod, Facts, Helpers, NodeFacts, Program, Report, Seen};
+use super::opt_in;
 use crate::failure::Failure;
 use crate::source::{placement, present_managers};
 
@@ -38,7 +39,7 @@ pub(crate) async fn facts(client: &Client) -> Result<Facts, Failure> {
         ))),
         each(Api::all(client.clone()), |class: RuntimeClass| Some((class.name_any(), class.handler.clone()))),
     );
-    let (controller, bindings, agent, agents, daemon_sets, deployments, leaving_sets, managers, placement) = futures::join!(
+    let (controller, bindings, agent, agents, daemon_sets, deployments, leaving_sets, labelled, managers, placement) = futures::join!(
         controller(client),
         bindings(client),
         agent(client),
@@ -46,6 +47,7 @@ pub(crate) async fn facts(client: &Client) -> Result<Facts, Failure> {
         each(Api::all(client.clone()), |set: DaemonSet| Some((place(&set), images(&set.spec.as_ref()?.template)))),
         each(Api::all(client.clone()), |each: Deployment| Some((place(&each), images(&each.spec.as_ref()?.template)))),
         leaving_sets(client),
+        opt_in::read(client),
         present_managers(client),
         placement(client),
     );
@@ -77,6 +79,7 @@ pub(crate) async fn facts(client: &Client) -> Result<Facts, Failure> {
         programs,
         runtime_classes: seen(runtime_classes)?.map(|classes| classes.into_iter().collect()),
         leaving_sets: seen(leaving_sets)?.served(),
+        labelled: seen(labelled)?,
         managers,
         helpers: Helpers::default(),
         now: Timestamp::now(),

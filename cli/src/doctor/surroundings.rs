@@ -17,7 +17,7 @@ enum Sign {
 }
 
 /// What was found where the sign is.
-struct Known {
+struct Software {
     sign: Sign,
     name: &'static str,
     /// `None`: it is fine.
@@ -31,11 +31,11 @@ const fn program(
     name: &'static str,
     means: Option<(&'static str, &'static str)>,
     is_network: bool,
-) -> Known {
-    Known { sign: Sign::Program(word), name, means, is_network }
+) -> Software {
+    Software { sign: Sign::Program(word), name, means, is_network }
 }
 
-const KNOWN: &[Known] = &[
+const KNOWN: &[Software] = &[
     program("kube-proxy", "kube-proxy", None, true),
     program("calico-node", "Calico", None, true),
     program("aws-node", "AWS VPC CNI", None, true),
@@ -87,7 +87,7 @@ const KNOWN: &[Known] = &[
         )),
         false,
     ),
-    Known {
+    Software {
         sign: Sign::Definition("servicenetworkendpointgroups.networking.gke.io"),
         name: "GKE network endpoint groups",
         means: Some((
@@ -141,7 +141,7 @@ pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-fn is_there(known: &Known, facts: &Facts, programs: &BTreeMap<String, Vec<String>>) -> bool {
+fn is_there(known: &Software, facts: &Facts, programs: &BTreeMap<String, Vec<String>>) -> bool {
     match known.sign {
         Sign::Definition(name) => facts.definitions.known().is_some_and(|there| there.contains(name)),
         Sign::Program(word) => programs.iter().any(|(name, images)| {

@@ -1,4 +1,6 @@
 mod helpers;
+mod opt_in;
+mod pre;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -78,6 +80,7 @@ fn healthy() -> Facts {
         programs: programs(&[("kube-system/kube-proxy", "registry.k8s.io/kube-proxy:v1.36.3")]),
         runtime_classes: Seen::Known(BTreeMap::new()),
         leaving_sets: Seen::Known(Vec::new()),
+        labelled: Seen::Known(Vec::new()),
         managers: PresentManagers::default(),
         helpers: Helpers::default(),
         now: now(),

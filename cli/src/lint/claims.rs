@@ -1,6 +1,6 @@
 //! Data that a CollaSet deletes with its claims.
 
-use hitless_workloads::{Object as Known, registry};
+use hitless_workloads::{Object as Live, registry};
 
 use super::finding::Finding;
 use crate::files::Object;
@@ -32,10 +32,10 @@ pub(super) fn check(object: &Object) -> Option<Finding> {
 }
 
 /// Claim templates that differ from those of the CollaSet that is there.
-pub(super) fn changed<'k>(object: &Object, mut live: impl Iterator<Item = &'k Known>) -> Option<Finding> {
+pub(super) fn changed<'k>(object: &Object, mut live: impl Iterator<Item = &'k Live>) -> Option<Finding> {
     let read = registry::read(object.value.clone())?.ok()?;
     let set = read.colla_set()?;
-    let is_it = |known: &&Known| known.id.name == object.name() && known.id.namespace == object.namespace();
+    let is_it = |known: &&Live| known.id.name == object.name() && known.id.namespace == object.namespace();
     let there = live.find_map(|known| known.colla_set().filter(|_| is_it(&known)))?;
     let gone = there.body.claims_not_in(set.body);
     if gone.is_empty() {

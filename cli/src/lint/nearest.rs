@@ -6,7 +6,7 @@ pub(super) fn distance(one: &str, other: &str) -> usize {
 }
 
 /// The one of these names that is meant by `name`, if one is near enough.
-pub(super) fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     let (lower, same) = (name.to_lowercase(), |text: &str| text.to_lowercase());
     let is_part =
         |known: &str| !lower.is_empty() && (same(known).starts_with(&lower) || lower.starts_with(&same(known)));

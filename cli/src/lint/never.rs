@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::finding::Finding;
-use super::object::{Known, Limits};
+use super::object::{LimitObject, Limits};
 use super::pods::{MANY, Pods};
 use crate::output::names;
 
@@ -21,7 +21,7 @@ const NAMED: usize = 3;
 
 /// `said`: what was found before. What it says of a rule is not said again. `is_live`: the pods of the cluster are known, too.
 pub(super) fn check(
-    known: &[Known<'_>],
+    known: &[LimitObject<'_>],
     pods: &[Pods],
     is_live: bool,
     said: &[Finding],
@@ -70,7 +70,7 @@ pub(super) fn check(
     found
 }
 
-fn is_faulty(known: &Known<'_>) -> bool {
+fn is_faulty(known: &LimitObject<'_>) -> bool {
     match &known.limits {
         Limits::Rules(set) => !set.faults().is_empty(),
         Limits::Budget(budget) => !budget.faults().is_empty(),
@@ -78,7 +78,7 @@ fn is_faulty(known: &Known<'_>) -> bool {
     }
 }
 
-pub(super) fn selects(known: &Known<'_>, pods: &Pods) -> bool {
+pub(super) fn selects(known: &LimitObject<'_>, pods: &Pods) -> bool {
     (known.is_cluster_wide() || pods.namespace == known.object.namespace())
         && known.selector().is_some_and(|wanted| selector::limits(wanted, &pods.labels))
 }
@@ -94,7 +94,7 @@ struct Hopeless {
 }
 
 /// Those of them, by their names.
-fn hopeless(known: &Known<'_>, selected: &[&Pods], now: Timestamp) -> BTreeMap<String, Hopeless> {
+fn hopeless(known: &LimitObject<'_>, selected: &[&Pods], now: Timestamp) -> BTreeMap<String, Hopeless> {
     let everybody;
     let (limits, tried): (Limits, Vec<&Pods>) = if selected.is_empty() {
         let namespace = known.object.namespace().to_owned();

@@ -11,7 +11,7 @@ use crate::files::{Misread, Object};
 
 /// An object that limits operations.
 #[derive(Clone, Debug)]
-pub(super) struct Known<'a> {
+pub(super) struct LimitObject<'a> {
     pub(super) object: &'a Object,
     pub(super) limits: Limits,
 }
@@ -23,7 +23,7 @@ pub(super) enum Limits {
     Disruption(DisruptionBudget),
 }
 
-impl<'a> Known<'a> {
+impl<'a> LimitObject<'a> {
     /// `None` if the object is of no interest; an error if it can't be understood.
     pub(super) fn read(object: &'a Object) -> Result<Option<Self>, Misread> {
         let limits = match (object.group(), object.kind()) {

@@ -7,10 +7,10 @@ use hitless_gate::Budget;
 use jiff::tz::TimeZone;
 
 use super::finding::Finding;
-use super::object::{Known, Limits};
+use super::object::{LimitObject, Limits};
 
 /// `schema`: what was found before. What it says of a rule is not said again in the gate's words.
-pub(super) fn check(known: &Known<'_>, schema: &[Finding]) -> Vec<Finding> {
+pub(super) fn check(known: &LimitObject<'_>, schema: &[Finding]) -> Vec<Finding> {
     let faults = match &known.limits {
         Limits::Rules(set) => set.faults(),
         Limits::Budget(budget) => budget.faults(),
@@ -44,7 +44,7 @@ pub(super) fn check(known: &Known<'_>, schema: &[Finding]) -> Vec<Finding> {
 }
 
 /// Time zones that nobody knows, where the gate's own words about windows are left out because the schema has found something there.
-fn zones(known: &Known<'_>, budget: &Budget, schema: &[Finding]) -> Vec<Finding> {
+fn zones(known: &LimitObject<'_>, budget: &Budget, schema: &[Finding]) -> Vec<Finding> {
     if !known.is_said("windows", schema) {
         return Vec::new();
     }
@@ -57,7 +57,7 @@ fn zones(known: &Known<'_>, budget: &Budget, schema: &[Finding]) -> Vec<Finding>
 }
 
 /// The gate's texts begin with what they are about.
-fn fault(known: &Known<'_>, text: String, schema: &[Finding]) -> Option<Finding> {
+fn fault(known: &LimitObject<'_>, text: String, schema: &[Finding]) -> Option<Finding> {
     let rule = text.strip_prefix("rule ").and_then(|rest| rest.split_once(": ")).map(|(rule, _)| rule);
     let Some(rule) = rule else {
         // Of a selector's operator the schema has said more: where it stands.
@@ -71,7 +71,7 @@ fn fault(known: &Known<'_>, text: String, schema: &[Finding]) -> Option<Finding>
     (!known.is_said(rule, schema)).then(|| Finding::error(known.object, line, text))
 }
 
-fn line_of_index(known: &Known<'_>, index: usize) -> u64 {
+fn line_of_index(known: &LimitObject<'_>, index: usize) -> u64 {
     let rules = known.object.node.get("spec").and_then(|spec| spec.get("rules"));
     rules.and_then(|rules| rules.items().get(index)).map_or(0, |item| item.line)
 }

@@ -240,12 +240,12 @@ fn restart_annotations_that_mean_nothing_are_named() {
 
 #[test]
 fn a_wish_for_restarts_that_means_nothing_is_named() {
-    let wished = |value: &str| {
+    let wanted = |value: &str| {
         let metadata = format!("metadata: {{name: web, annotations: {{hitless.dev/restarts: {value}}}}}");
         lint(&WEB.replace("metadata: {name: web}", &metadata)).findings
     };
-    assert!(wished("pod")[0].text.contains("write auto, containers or pods"), "{:?}", wished("pod"));
-    assert!(wished("pods").is_empty());
+    assert!(wanted("pod")[0].text.contains("write auto, containers or pods"), "{:?}", wanted("pod"));
+    assert!(wanted("pods").is_empty());
 }
 
 #[test]

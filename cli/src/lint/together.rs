@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use super::finding::Finding;
 use super::never::{gate, selects, uid};
-use super::object::{Known, Limits};
+use super::object::{LimitObject, Limits};
 use super::pods::Pods;
 use crate::files::Object;
 use crate::output;
@@ -37,14 +37,14 @@ pub(super) fn duplicates(objects: &[Object]) -> Vec<Finding> {
 
 /// Contradictions between limits of the same pods. Each workload is looked at with all that select it; without any workload
 /// each object is looked at alone.
-pub(super) fn check(known: &[Known<'_>], pods: &[Pods], now: Timestamp) -> Vec<Finding> {
+pub(super) fn check(known: &[LimitObject<'_>], pods: &[Pods], now: Timestamp) -> Vec<Finding> {
     let mut found = Vec::new();
     for each in known {
         found.extend(no_time(&[each], None, now));
         found.extend(no_label(&[each], None));
     }
     for pods in pods {
-        let all: Vec<&Known<'_>> = known.iter().filter(|known| selects(known, pods)).collect();
+        let all: Vec<&LimitObject<'_>> = known.iter().filter(|known| selects(known, pods)).collect();
         if all.len() > 1 {
             found.extend(no_time(&all, Some(pods), now));
             found.extend(no_label(&all, Some(pods)));
@@ -64,7 +64,7 @@ struct Clash {
 }
 
 impl Clash {
-    fn new(known: &Known<'_>, rule: &str, text: String, of: Option<&Pods>, advice: impl Into<String>) -> Self {
+    fn new(known: &LimitObject<'_>, rule: &str, text: String, of: Option<&Pods>, advice: impl Into<String>) -> Self {
         let finding = Finding::error(known.object, known.line_of_rule(rule), text);
         Self { finding, of: of.map(|pods| pods.of.clone()), advice: advice.into() }
     }
@@ -89,15 +89,15 @@ fn once(all: Vec<Clash>) -> Vec<Finding> {
     said.collect()
 }
 
-fn names(known: &[&Known<'_>]) -> String {
+fn names(known: &[&LimitObject<'_>]) -> String {
     let names: Vec<String> =
         known.iter().map(|each| format!("{}/{}", each.object.kind(), each.object.name())).collect();
     names.join(" and ")
 }
 
 /// Windows and blackouts that leave no instant.
-fn no_time(known: &[&Known<'_>], pods: Option<&Pods>, now: Timestamp) -> Option<Clash> {
-    let timed: Vec<&Known<'_>> = known
+fn no_time(known: &[&LimitObject<'_>], pods: Option<&Pods>, now: Timestamp) -> Option<Clash> {
+    let timed: Vec<&LimitObject<'_>> = known
         .iter()
         .copied()
         .filter(|each| match &each.limits {
@@ -136,8 +136,8 @@ fn no_time(known: &[&Known<'_>], pods: Option<&Pods>, now: Timestamp) -> Option<
 }
 
 /// Two rules that ask for different values of one label.
-fn no_label(known: &[&Known<'_>], pods: Option<&Pods>) -> Vec<Clash> {
-    let mut wanted: Vec<(&Known<'_>, &str, &LabelSelector)> = Vec::new();
+fn no_label(known: &[&LimitObject<'_>], pods: Option<&Pods>) -> Vec<Clash> {
+    let mut wanted: Vec<(&LimitObject<'_>, &str, &LabelSelector)> = Vec::new();
     for each in known {
         let Limits::Rules(set) = &each.limits else { continue };
         // A rule with a filter or conditions may be for other pods.
@@ -197,7 +197,7 @@ fn clash(one: &LabelSelector, other: &LabelSelector) -> Option<String> {
 }
 
 /// One limit lets some go at a time, another keeps so many that none may: whoever wrote the first meant otherwise.
-fn no_room(known: &[&Known<'_>], pods: &Pods, now: Timestamp) -> Option<Clash> {
+fn no_room(known: &[&LimitObject<'_>], pods: &Pods, now: Timestamp) -> Option<Clash> {
     let limits: Vec<Limits> = known.iter().map(|each| each.limits.clone()).collect();
     let gate = gate(&limits.iter().collect::<Vec<_>>(), &[pods]);
     let verdict = gate.decide(&[Candidate::new(uid(0, 0))], &Approvals::new(), now).into_iter().next()?;

@@ -4,7 +4,7 @@ use hitless_gate::{Denies, Gate, Settings};
 use hitless_rollout::snapshot::NodeView;
 
 use super::finding::Finding;
-use super::object::{Known, Limits};
+use super::object::{LimitObject, Limits};
 use crate::files::Object;
 
 /// The gate is asked, with the nodes that are known; of none nothing is said.
@@ -13,7 +13,7 @@ pub(super) fn check<'n>(objects: &[Object], nodes: impl IntoIterator<Item = &'n 
     for node in nodes {
         gate.set_node(&node.name, node.labels.clone());
     }
-    let known = objects.iter().filter_map(|object| Known::read(object).ok().flatten());
+    let known = objects.iter().filter_map(|object| LimitObject::read(object).ok().flatten());
     let faults = known.filter_map(|each| {
         let Limits::Budget(budget) = &each.limits else { return None };
         let key = budget.spec.topology.as_ref().map(|topology| topology.key.clone())?;

@@ -5,10 +5,10 @@ use hitless_gate::RuleSet;
 
 use super::finding::Finding;
 use super::never::selects;
-use super::object::{Known, Limits};
+use super::object::{LimitObject, Limits};
 use super::pods::Pods;
 
-pub(super) fn check(known: &[Known<'_>], pods: &[Pods]) -> Vec<Finding> {
+pub(super) fn check(known: &[LimitObject<'_>], pods: &[Pods]) -> Vec<Finding> {
     let unlimited = known.iter().filter_map(|each| match &each.limits {
         Limits::Rules(set) if !limits_at_a_time(set) && !is_limited_otherwise(each, known, pods) => Some((each, set)),
         Limits::Rules(_) | Limits::Budget(_) | Limits::Disruption(_) => None,
@@ -38,10 +38,10 @@ fn limits_at_a_time(set: &RuleSet) -> bool {
 }
 
 /// Whether something else limits all pods that it selects. Where none are known, whatever has the same selector.
-fn is_limited_otherwise(each: &Known<'_>, known: &[Known<'_>], pods: &[Pods]) -> bool {
+fn is_limited_otherwise(each: &LimitObject<'_>, known: &[LimitObject<'_>], pods: &[Pods]) -> bool {
     let mut selected = pods.iter().filter(|pods| selects(each, pods)).peekable();
     if selected.peek().is_none() {
-        let same = |other: &Known<'_>| {
+        let same = |other: &LimitObject<'_>| {
             other.selector() == each.selector() && other.object.namespace() == each.object.namespace()
         };
         return known.iter().any(|other| limits(other) && same(other));
@@ -51,7 +51,7 @@ fn is_limited_otherwise(each: &Known<'_>, known: &[Known<'_>], pods: &[Pods]) ->
     selected.all(|pods| has_own(pods) || known.iter().any(|other| limits(other) && selects(other, pods)))
 }
 
-fn limits(known: &Known<'_>) -> bool {
+fn limits(known: &LimitObject<'_>) -> bool {
     match &known.limits {
         Limits::Rules(set) => limits_at_a_time(set),
         Limits::Budget(budget) => {

@@ -2,9 +2,9 @@
 
 use hitless_api::GroupKind;
 use hitless_api::names::annotations::{RESTART_ANNOTATIONS, RESTARTS, UPDATE};
-use hitless_api::names::{UPDATE_IN_PLACE, UPDATE_IN_PLACE_ONLY};
+use hitless_api::names::{UPDATE_IN_PLACE, UPDATE_IN_PLACE_ONLY, UPDATE_NATIVE};
 use hitless_workloads::restart_annotations::OwnList;
-use hitless_workloads::{OptIn, RestartsWish, registry};
+use hitless_workloads::{OptIn, RestartsPolicy, registry};
 
 use super::finding::Finding;
 use crate::files::Object;
@@ -36,7 +36,7 @@ fn opt_in(object: &Object) -> Option<Finding> {
     let read = registry::read(object.value.clone())?.ok().filter(|read| registry::is_workload(&read.id.group_kind))?;
     let word = read.unknown_opt_in()?;
     let text = format!(
-        "{UPDATE} is {word:?}, which means nothing, so its changes roll natively; write {UPDATE_IN_PLACE} or {UPDATE_IN_PLACE_ONLY}"
+        "{UPDATE} is {word:?}, which means nothing, so its changes roll natively; write {UPDATE_IN_PLACE}, {UPDATE_IN_PLACE_ONLY} or {UPDATE_NATIVE}"
     );
     Some(Finding::error(object, object.node.line_of(&["metadata", "annotations", UPDATE]), text))
 }
@@ -48,10 +48,10 @@ fn too_large(object: &Object) -> Option<Finding> {
     Some(Finding::error(object, object.node.line_of(&["spec", "template"]), large.to_string()))
 }
 
-/// A wish for its restarts that means nothing.
+/// A value for its restarts that means nothing.
 fn restarts(object: &Object) -> Option<Finding> {
     let read = registry::read(object.value.clone())?.ok().filter(|read| registry::is_workload(&read.id.group_kind))?;
-    let text = RestartsWish::parse(read.annotations.get(RESTARTS)?).err()?;
+    let text = RestartsPolicy::parse(read.annotations.get(RESTARTS)?).err()?;
     Some(Finding::error(object, object.node.line_of(&["metadata", "annotations", RESTARTS]), text))
 }
 

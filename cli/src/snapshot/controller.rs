@@ -20,7 +20,7 @@ pub(crate) struct ControllerView {
     pub(crate) installed: Installed,
     /// What pods that fetch images have besides.
     pub(crate) prefetch: Arc<prefetch::Settings>,
-    /// Pods that are wished.
+    /// Pods that are wanted.
     wanted: i32,
     /// Of these are Ready.
     ready: i32,

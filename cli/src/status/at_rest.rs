@@ -16,7 +16,7 @@ use super::report::{PodStatus, Restart, State};
 pub(super) const NOT_OPTED_IN: &str = "NotOptedIn";
 /// Stage of one of which nothing is to be done.
 pub(super) const IDLE: &str = "Idle";
-/// Stage of one of which no operation begins, though some are wished.
+/// Stage of one of which no operation begins, though some are wanted.
 pub(super) const PAUSED: &str = "Paused";
 /// Stage of one whose pods are restarted while no rollout is under way.
 pub(crate) const RESTARTING: &str = "Restarting";
@@ -60,7 +60,7 @@ impl Observer<'_> {
         let grant = |pod: &PodView| self.operations.get(pod.id.uid.as_str()).map(|operation| operation.grant);
         let (open, others): (Vec<&PodView>, Vec<&PodView>) = all.iter().copied().partition(|pod| {
             let is_granted = grant(pod).is_some_and(|grant| grant.op == GrantOp::Restart);
-            is_open(pod) && (is_granted || self.wish(pod) == Some(&GrantOp::Restart))
+            is_open(pod) && (is_granted || self.wanted(pod) == Some(&GrantOp::Restart))
         });
         let tokens: BTreeSet<String> = open.iter().flat_map(|pod| self.tokens(pod, grant(pod))).collect();
         let has_restarted = |pod: &&&PodView| {
@@ -73,8 +73,8 @@ impl Observer<'_> {
     /// Names of the restarts that the pod is to get: of its annotation, of the OperationJob that asks for it, of its grant.
     fn tokens(&self, pod: &PodView, grant: Option<&Grant>) -> Vec<String> {
         let job = self.explanation.pods.get(&pod.id.uid).and_then(|known| known.asked_by.as_ref());
-        let wished = restart::wish(pod).map(|wish| wish.token);
+        let annotated = restart::wanted(pod).map(|wanted| wanted.token);
         let granted = grant.and_then(restart::token_of).map(ToOwned::to_owned);
-        [wished, granted, job.map(|job| operation_job::token(&job.uid))].into_iter().flatten().collect()
+        [annotated, granted, job.map(|job| operation_job::token(&job.uid))].into_iter().flatten().collect()
     }
 }

@@ -80,14 +80,14 @@ impl<'a> Observer<'a> {
 
     fn is_of_interest(&self, group: &Group<'_>) -> bool {
         let is_touched = |pod: &&PodView| {
-            self.operations.contains_key(pod.id.uid.as_str()) || self.wish(pod) == Some(&GrantOp::Restart)
+            self.operations.contains_key(pod.id.uid.as_str()) || self.wanted(pod) == Some(&GrantOp::Restart)
         };
         group.workload.is_some_and(|workload| workload.opted_in || workload.unknown_opt_in.is_some())
             || group.pods.iter().any(is_touched)
     }
 
-    pub(super) fn wish(&self, pod: &PodView) -> Option<&GrantOp> {
-        self.explanation.pods.get(&pod.id.uid)?.wish.as_ref()
+    pub(super) fn wanted(&self, pod: &PodView) -> Option<&GrantOp> {
+        self.explanation.pods.get(&pod.id.uid)?.wanted.as_ref()
     }
 
     fn workload(&self, namespace: String, name: String, group: &Group<'_>) -> WorkloadStatus {
@@ -165,9 +165,9 @@ impl<'a> Observer<'a> {
         }
     }
 
-    /// All pods of the group that wish something wait because it is halted.
+    /// All pods of the group that want something wait because it is halted.
     fn nobody_goes(&self, group: &Group<'_>) -> bool {
-        group.pods.iter().filter(|pod| self.wish(pod).is_some()).all(|pod| {
+        group.pods.iter().filter(|pod| self.wanted(pod).is_some()).all(|pod| {
             let verdict = self.explanation.pods.get(&pod.id.uid).and_then(|known| known.verdict.as_ref());
             let waiting = verdict.and_then(|verdict| verdict.waiting.as_ref());
             matches!(waiting, Some(WaitReason::Halted { .. }))
@@ -212,7 +212,7 @@ impl<'a> Observer<'a> {
                 "its place in the budget is taken, the grant is being written"
             };
             why.clone_into(&mut status.why);
-        } else if self.wish(pod).is_some() {
+        } else if self.wanted(pod).is_some() {
             status.state = State::Waiting;
             (status.why, status.blocked) = self.why(group, pod);
             let lasting = self.explanation.pods.get(uid).and_then(|known| known.lasting);
@@ -338,7 +338,7 @@ fn is_replaced(workload: &WorkloadReport, uid: &str) -> bool {
     matches!(workload.stage, Stage::Native) && workload.behind.contains(uid)
 }
 
-/// Of a native rollout those that are wished, because more are there while it goes on.
+/// Of a native rollout those that are wanted, because more are there while it goes on.
 fn counted(workload: &WorkloadReport) -> usize {
     match workload.stage {
         Stage::Native => usize::try_from(workload.replicas).unwrap_or(workload.total),
@@ -384,7 +384,7 @@ fn not_opted_in(workload: &WorkloadReport) -> String {
     let adopt = format!("kubectl hitless adopt -n {} {}", workload.id.namespace, workload.name());
     match &workload.unknown_opt_in {
         Some(word) => format!(
-            "its annotation hitless.dev/update says {word:?}, which means nothing: write in-place or in-place-only; until then its rollouts are \
+            "its annotation hitless.dev/update says {word:?}, which means nothing: write in-place, in-place-only or native; until then its rollouts are \
              Kubernetes' own"
         ),
         None => format!(

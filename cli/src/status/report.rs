@@ -57,7 +57,7 @@ pub(crate) struct WorkloadStatus {
     pub(crate) updated: usize,
     /// Pods that count.
     pub(crate) total: usize,
-    /// Pods that are wished.
+    /// Pods that are wanted.
     pub(crate) replicas: Option<u32>,
     /// How far a restart is, where no rollout is under way.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -145,9 +145,9 @@ pub(crate) struct PodStatus {
 /// Where a pod is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Nothing is wished.
+    /// Nothing is wanted.
     UpToDate,
-    /// Something is wished, but not granted.
+    /// Something is wanted, but not granted.
     Waiting,
     /// It has its place in the budget; the grant is being written.
     Reserved,

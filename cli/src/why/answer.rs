@@ -40,9 +40,12 @@ pub(crate) struct Answer {
 
 /// How a workload came to go no further; with its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Stopped {
+pub(crate) enum Stopped {
+    /// Its version is halted.
     Halted(String),
+    /// Its change is not made.
     Refused(String),
+    /// Its native rollout has not got on in time.
     Overdue(String),
 }
 
@@ -67,20 +70,21 @@ pub(crate) struct PodAnswer {
     pub(crate) workload: String,
     pub(crate) node: Option<String>,
     pub(crate) state: State,
-    /// What is wished and has not ended.
-    pub(crate) wishes: Option<GrantOp>,
+    /// What is wanted and has not ended.
+    #[serde(rename = "wishes")]
+    pub(crate) desired: Option<GrantOp>,
     /// `operationjob/NAME`, if it is for one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) asked_by: Option<String>,
     /// What its containers get, by name; a digest is named where one was chosen.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) images: BTreeMap<String, ImageChange>,
-    /// The controller lets it go now; of a pod that wishes nothing: it would, if that pod did.
+    /// The controller lets it go now; of a pod that wants nothing: it would, if that pod did.
     pub(crate) allowed: bool,
     /// Leave or Hold, as it was granted, or as it would be now; absent if that can't be told.
     #[serde(flatten)]
     pub(crate) expected: Option<Expected>,
-    /// What the rules say, those in the way first. Of a pod that wishes nothing: if it alone did. Of one that is operated: the
+    /// What the rules say, those in the way first. Of a pod that wants nothing: if it alone did. Of one that is operated: the
     /// rules of stage PostCheck, once it is that far.
     pub(crate) rules: Vec<RuleAnswer>,
     /// What else is in the way. The first reason is the controller's own; of a Service that is being opened `allowed` is true.
@@ -122,12 +126,8 @@ pub(crate) enum Blocked<'a> {
     ByChange(&'a str),
     /// By what may pass without that.
     Otherwise(&'a str),
-    /// The workload, by its name.
-    Halted(&'a str),
-    /// The change of the workload with this name is not made.
-    Refused(&'a str),
-    /// The native rollout of the workload with this name has not got on in time.
-    Overdue(&'a str),
+    /// The workload goes no further.
+    Stopped(&'a Stopped),
 }
 
 impl Answer {
@@ -172,7 +172,7 @@ impl Answer {
         Self { notes, pods, under_way, partial, no_controller: snapshot.controller.is_away(), stopped }
     }
 
-    /// Whether something is in the way that neither time nor what is under way takes away. Who wishes nothing waits for nothing.
+    /// Whether something is in the way that neither time nor what is under way takes away. Who wants nothing waits for nothing.
     pub(crate) fn blocked(&self) -> Blocked<'_> {
         let stuck = || self.pods.iter().filter(|pod| pod.is_stuck());
         if let Some(pod) = stuck().find(|pod| pod.needs_change && pod.is_free() && pod.is_denied()) {
@@ -186,9 +186,7 @@ impl Answer {
         }
         match (stuck().next(), &self.stopped) {
             (Some(pod), _) => Blocked::Otherwise(&pod.pod),
-            (None, Some(Stopped::Halted(workload))) => Blocked::Halted(workload),
-            (None, Some(Stopped::Refused(workload))) => Blocked::Refused(workload),
-            (None, Some(Stopped::Overdue(workload))) => Blocked::Overdue(workload),
+            (None, Some(stopped)) => Blocked::Stopped(stopped),
             (None, None) => Blocked::No,
         }
     }
@@ -233,7 +231,7 @@ impl PodAnswer {
     /// It waits for somebody who does something.
     fn is_stuck(&self) -> bool {
         match self.state {
-            State::Waiting => self.stays && self.wishes.is_some(),
+            State::Waiting => self.stays && self.desired.is_some(),
             State::Ended(_) => self.stays && !self.allowed,
             // It waits for the rules of stage PostCheck.
             State::Running(_) => self.stays,
@@ -268,7 +266,7 @@ fn pod(explanation: &Explanation, workload: &WorkloadStatus, status: &PodStatus)
         workload: workload.name.clone(),
         node: status.node.clone(),
         state: status.state,
-        wishes: known.wish.clone(),
+        desired: known.wanted.clone(),
         asked_by: known.asked_by.as_ref().map(|by| format!("{}/{}", by.group_kind.kind.to_lowercase(), by.name)),
         images: details.images.clone(),
         // Where a Service is opened first, the pod is reserved already.
@@ -276,9 +274,9 @@ fn pod(explanation: &Explanation, workload: &WorkloadStatus, status: &PodStatus)
         expected: details.expected.as_ref().map(Expected::from),
         rules,
         obstacles: details.in_the_way.iter().map(InTheWay::from).collect(),
-        // Of one that wishes something the obstacles and the rules say it.
+        // Of one that wants something the obstacles and the rules say it.
         why: match status.state {
-            State::Waiting if known.wish.is_some() => String::new(),
+            State::Waiting if known.wanted.is_some() => String::new(),
             _ => status.why.clone(),
         },
         stays: match status.state {

@@ -143,7 +143,7 @@ fn a_pod_that_wishes_nothing_says_so_and_what_would_be_said() {
     let (text, answer) = why(&with_rule(rollout(&[pod("a", "web:v2")]), 0), "a");
     insta::assert_snapshot!("hypothetical", text);
     assert_eq!(answer.blocked(), Blocked::No, "who wishes nothing waits for nothing");
-    assert_eq!(answer.pods[0].wishes, None);
+    assert_eq!(answer.pods[0].desired, None);
     let reserved = with_reservation(rollout(&[old("a"), pod("b", "web:v2")]), "a");
     assert_eq!(why(&reserved, "web").1.blocked(), Blocked::No);
     let (_, never) = why(&with_rule(rollout(&[old("a")]), 0), "web");
@@ -159,7 +159,7 @@ fn a_halted_workload_is_no_success_and_a_paused_one_says_how_to_go_on() {
     let revision = snapshot.cluster.objects[0].template().unwrap().revision().to_owned();
     let halted = with_annotation(snapshot.clone(), "hitless.dev/halted", &mark.replace("REVISION", &revision));
     let (text, answer) = why(&halted, "web");
-    assert_eq!(answer.blocked(), Blocked::Halted("deployment/web"));
+    assert_eq!(answer.blocked(), Blocked::Stopped(&Stopped::Halted("deployment/web".to_owned())));
     assert!(text.contains("kubectl hitless undo -n team deployment/web"), "{text}");
     let code = |answer: &Answer| verdict(answer.blocked()).map_err(|failure| failure.code());
     assert_eq!(code(&answer), Err(1));

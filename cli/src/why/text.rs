@@ -37,8 +37,8 @@ fn alike(pods: &[PodAnswer]) -> Vec<(&PodAnswer, Vec<&str>)> {
     let mut groups: Vec<(&PodAnswer, Vec<&str>)> = Vec::new();
     for pod in pods {
         let same = |known: &PodAnswer| {
-            (&known.state, &known.wishes, &known.images, &known.why, &known.expected, &known.rules, &known.obstacles)
-                == (&pod.state, &pod.wishes, &pod.images, &pod.why, &pod.expected, &pod.rules, &pod.obstacles)
+            (&known.state, &known.desired, &known.images, &known.why, &known.expected, &known.rules, &known.obstacles)
+                == (&pod.state, &pod.desired, &pod.images, &pod.why, &pod.expected, &pod.rules, &pod.obstacles)
                 && known.asked_by == pod.asked_by
         };
         match groups.iter_mut().find(|(known, _)| same(known)) {
@@ -56,7 +56,7 @@ fn pod(out: &mut String, pod: &PodAnswer, others: &[&str], nothing: &str) -> std
     if !others.is_empty() {
         write!(out, ", and the same for {}", output::names(others, NAMED))?;
     }
-    let wish = match pod.wishes {
+    let wanted = match pod.desired {
         Some(GrantOp::Restart) => "a restart",
         Some(GrantOp::Relabel) => "other labels, and nothing else",
         Some(GrantOp::Drain) => "to leave service for good",
@@ -64,7 +64,7 @@ fn pod(out: &mut String, pod: &PodAnswer, others: &[&str], nothing: &str) -> std
         Some(_) => "an update",
         None => "nothing",
     };
-    match (pod.state, pod.wishes.is_some()) {
+    match (pod.state, pod.desired.is_some()) {
         (State::Running(_) | State::Reserved, _) => {
             let why = if pod.why.is_empty() { String::new() } else { format!(": {}", pod.why) };
             writeln!(out, ": is being operated, {}{why}", pod.state)?;
@@ -72,8 +72,8 @@ fn pod(out: &mut String, pod: &PodAnswer, others: &[&str], nothing: &str) -> std
         (State::Ended(_), true) if !pod.allowed && !pod.why.is_empty() => {
             writeln!(out, ": its operation ended as {}: {}", pod.state, pod.why)?;
         }
-        (_, true) if pod.allowed => writeln!(out, ": wishes {wish}; {nothing} is in the way")?,
-        (_, true) => writeln!(out, ": wishes {wish} and waits")?,
+        (_, true) if pod.allowed => writeln!(out, ": wishes {wanted}; {nothing} is in the way")?,
+        (_, true) => writeln!(out, ": wishes {wanted} and waits")?,
         (State::Ended(_), false) => {
             let why = if pod.why.is_empty() { String::new() } else { format!(": {}", pod.why) };
             writeln!(out, ": its operation ended as {}{why}", pod.state)?;
@@ -88,8 +88,8 @@ fn pod(out: &mut String, pod: &PodAnswer, others: &[&str], nothing: &str) -> std
     for (container, image) in &pod.images {
         writeln!(out, "  image of {container}: {} -> {}", image.from, image.to)?;
     }
-    // What would be if it wished something is not what is going to happen.
-    let is_supposed = pod.state == State::Waiting && pod.wishes.is_none();
+    // What would be if it wanted something is not what is going to happen.
+    let is_supposed = pod.state == State::Waiting && pod.desired.is_none();
     if let Some(expected) = pod.expected.as_ref().filter(|_| !is_supposed) {
         writeln!(out, "  {expected}")?;
         writeln!(out, "      clients: {}", expected.clients_see)?;
@@ -102,7 +102,7 @@ fn pod(out: &mut String, pod: &PodAnswer, others: &[&str], nothing: &str) -> std
     pod.rules.iter().filter(|_| !is_supposed).try_for_each(|answer| rule(out, answer))
 }
 
-/// What is to be known of a pod that wishes nothing: it is not ready, or is being deleted.
+/// What is to be known of a pod that wants nothing: it is not ready, or is being deleted.
 fn aside(pod: &PodAnswer) -> String {
     if pod.why.is_empty() { String::new() } else { format!(" ({})", pod.why) }
 }

@@ -11,7 +11,7 @@ use hitless_rollout::round::under_way;
 use hitless_rollout::snapshot::{LeftOut, Snapshot, Unread};
 use hitless_runtime::backoff::Pauses;
 use hitless_runtime::liveness::Heartbeat;
-use hitless_workloads::interest;
+use hitless_workloads::retention;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
@@ -69,7 +69,7 @@ impl Missing {
         // What a workload's stage is can't be told without its pods.
         let known = named.iter().filter(|name| !pods.namespaces.contains(*name));
         let workloads = memory.to_read(epoch, known, || under_way(snapshot));
-        let parts = interest::too_short(snapshot.objects.iter().map(|object| &**object), full);
+        let parts = retention::too_short(snapshot.objects.iter().map(|object| &**object), full);
         let full = full.intersection(named).cloned().collect();
         Self { pods: pods.clone(), workloads, parts: parts.into_iter().cloned().collect(), full }
     }

@@ -5,23 +5,23 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use hitless_balancer::{self as balancer, Evidence, Last, PodName, Wanted, Weight, evidence};
-use hitless_rollout::pools::{Backend, BackendState, BackendWish, Owner, PoolReading, Stand};
+use hitless_rollout::pools::{Backend, BackendState, DesiredBackend, Owner, PoolReading, Stand};
 
 use super::Seen;
 
 /// What the decider of steps is asked for. The last server that serves stays.
 #[must_use]
-pub fn wanted(backends: &[BackendWish]) -> Vec<Wanted> {
-    let each = |wish: &BackendWish| {
-        let pod = wish.pod.as_ref();
+pub fn wanted(backends: &[DesiredBackend]) -> Vec<Wanted> {
+    let each = |desired: &DesiredBackend| {
+        let pod = desired.pod.as_ref();
         Wanted {
             pod: PodName {
                 namespace: pod.map(|pod| pod.namespace.clone()).unwrap_or_default(),
                 name: pod.map(|pod| pod.name.clone()).unwrap_or_default(),
             },
-            address: wish.address,
+            address: desired.address,
             weight: Weight::ONE,
-            stand: match wish.stand {
+            stand: match desired.stand {
                 Stand::In => balancer::Stand::In,
                 Stand::Out => balancer::Stand::Out(Last::Keep),
                 Stand::Gone => balancer::Stand::Gone(Last::Keep),
@@ -38,7 +38,7 @@ pub fn reading(seen: &Seen, now: Instant) -> PoolReading {
         Ok(servers) => servers,
         Err(unknown) => return PoolReading::Unreadable(unknown.to_string()),
     };
-    let told: BTreeMap<SocketAddr, Stand> = seen.told.iter().map(|wish| (wish.address, wish.stand)).collect();
+    let told: BTreeMap<SocketAddr, Stand> = seen.told.iter().map(|desired| (desired.address, desired.stand)).collect();
     let listed = servers.iter().filter_map(|server| server.address);
     let addresses: BTreeSet<SocketAddr> = listed.chain(told.keys().copied()).collect();
     let backend = |address: SocketAddr| {
@@ -80,8 +80,8 @@ mod tests {
         Server { name, address: Some(at(index)), state, weight: 1, sessions: Some(0), owner }
     }
 
-    fn wish(index: u8, stand: Stand) -> BackendWish {
-        BackendWish { pod: None, address: at(index), stand }
+    fn desired(index: u8, stand: Stand) -> DesiredBackend {
+        DesiredBackend { pod: None, address: at(index), stand }
     }
 
     #[test]
@@ -92,7 +92,7 @@ mod tests {
             server(2, ServerState::Maintenance, balancer::Owner::Us),
             server(3, ServerState::Ready, balancer::Owner::Others),
         ];
-        let told = vec![wish(1, Stand::In), wish(2, Stand::Out), wish(4, Stand::In)];
+        let told = vec![desired(1, Stand::In), desired(2, Stand::Out), desired(4, Stand::In)];
         let seen = Seen { observation: Observation::new(Ok(servers), begin), told };
         let PoolReading::Read(read) = reading(&seen, begin) else { panic!("it was read") };
         let of = |index: u8| read[&at(index)];
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn the_last_server_stays_whatever_is_wanted() {
-        let all = wanted(&[wish(1, Stand::In), wish(2, Stand::Out), wish(3, Stand::Gone)]);
+        let all = wanted(&[desired(1, Stand::In), desired(2, Stand::Out), desired(3, Stand::Gone)]);
         let stands: Vec<balancer::Stand> = all.into_iter().map(|each| each.stand).collect();
         let keep = Last::Keep;
         assert_eq!(stands, [balancer::Stand::In, balancer::Stand::Out(keep), balancer::Stand::Gone(keep)]);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use hitless_api::TrafficProviderSpec;
 use hitless_api::traffic_provider::TrafficTarget;
 use hitless_balancer::{Observation, PoolName, ProviderError};
-use hitless_rollout::pools::BackendWish;
+use hitless_rollout::pools::DesiredBackend;
 use hitless_runtime::backoff::Backoff;
 use hitless_runtime::lease::Leadership;
 use kube::Client;
@@ -21,7 +21,7 @@ pub struct Seen {
     /// The pool after its last step.
     pub observation: Observation,
     /// What was wanted in that round.
-    pub told: Vec<BackendWish>,
+    pub told: Vec<DesiredBackend>,
 }
 
 pub(super) struct Task {
@@ -92,25 +92,25 @@ impl Task {
     }
 
     async fn round(&self, order: Order) -> Came {
-        let Order { spec, wish } = order;
-        let seen = match PoolName::new(wish.key.pool.as_str()) {
+        let Order { spec, desired } = order;
+        let seen = match PoolName::new(desired.key.pool.as_str()) {
             Err(error) => unusable(&error.to_string()),
             Ok(pool) => match Connection::of(&self.client, &spec).await {
                 Err(words) => unusable(&words),
                 Ok(connection) => {
-                    let round = connection.round(&pool, &wanted(&wish.backends)).await;
+                    let round = connection.round(&pool, &wanted(&desired.backends)).await;
                     for failed in &round.failed {
-                        tracing::warn!(pool = %wish.key, step = ?failed.step, error = %failed.error, "a step was not taken");
+                        tracing::warn!(pool = %desired.key, step = ?failed.step, error = %failed.error, "a step was not taken");
                     }
                     if !round.plan.steps.is_empty() {
-                        tracing::info!(pool = %wish.key, steps = ?round.plan.steps, kept = ?round.plan.kept, "driven");
+                        tracing::info!(pool = %desired.key, steps = ?round.plan.steps, kept = ?round.plan.kept, "driven");
                     }
                     // Where servers can't be registered or taken out, what is seen of the others is no ground to go on.
                     let lasting = round.failed.into_iter().find(|failed| failed.error.is_lasting());
                     if let Some(failed) = lasting {
                         Observation::new(Err(failed.error), std::time::Instant::now())
                     } else {
-                        let seen = Seen { observation: round.observation, told: wish.backends };
+                        let seen = Seen { observation: round.observation, told: desired.backends };
                         let came = came(&seen, round.plan.steps.is_empty());
                         self.tell(seen);
                         return came;
@@ -118,7 +118,7 @@ impl Task {
                 }
             },
         };
-        self.tell(Seen { observation: seen, told: wish.backends });
+        self.tell(Seen { observation: seen, told: desired.backends });
         Came::Away
     }
 
@@ -141,8 +141,8 @@ fn came(seen: &Seen, is_done: bool) -> Came {
     match seen.observation.servers(now) {
         Err(_) => Came::Away,
         Ok(_) if is_done && hitless_balancer::steps(&wanted(&seen.told), &seen.observation, now).steps.is_empty() => {
-            let is_draining = seen.told.iter().any(|wish| {
-                let evidence = hitless_balancer::evidence(wish.address, &seen.observation, now);
+            let is_draining = seen.told.iter().any(|desired| {
+                let evidence = hitless_balancer::evidence(desired.address, &seen.observation, now);
                 matches!(evidence, hitless_balancer::Evidence::Draining { .. } | hitless_balancer::Evidence::Changing)
             });
             if is_draining { Came::OnTheWay } else { Came::AsWanted }

@@ -260,7 +260,7 @@ fn what_a_task_approved_for_an_operation_that_has_begun_is_not_approved_again() 
     office.running = [uid("a")].into();
     office.idle();
     assert_eq!(office.answer("a"), None, "used up");
-    // It came to nothing, and the same is wished again.
+    // It came to nothing, and the same is wanted again.
     office.running.clear();
     office.asks = vec![ask("a"), ask("b")];
     let post = office.call();

@@ -286,7 +286,7 @@ impl Cluster {
         self.pods.values().map(|pod| pod["spec"]["containers"][0]["image"].as_str().unwrap()).collect()
     }
 
-    /// Nothing is left to do: pods as wished, no grant, no reservation, no pause.
+    /// Nothing is left to do: pods as wanted, no grant, no reservation, no pause.
     pub(crate) fn assert_at_rest(&self) {
         let target = self.deployment["spec"]["template"]["spec"]["containers"][0]["image"].as_str().unwrap();
         assert!(self.images().iter().all(|image| unpinned(image) == target), "{:?} but wanted {target}", self.images());

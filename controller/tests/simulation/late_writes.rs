@@ -93,7 +93,7 @@ fn a_fence_does_not_hold_against_a_later_write_without_an_answer() {
     cluster.set_image(1);
     turn(&mut cluster, &mut controller, Writing::Killed(1));
     assert!(cluster.transitions.values().any(|node| node.fence.is_some()), "fenced, not freed yet");
-    // The wish is back, and the grant is sent and not answered; then the wish is gone again.
+    // The operation is wanted again, and the grant is sent and not answered; then it is wanted no more.
     cluster.set_image(2);
     turn(&mut cluster, &mut controller, Writing::Unanswered(0));
     assert_eq!(in_flight(&controller), ["node-transition"]);
@@ -144,7 +144,7 @@ fn killed_while_a_place_passes_on_the_next_leader_never_grants_beside_the_operat
     }
     assert!(is_passed(&cluster), "{:?}", cluster.ledgers["shop"].spec.reservations);
     assert_eq!(cluster.grants(), [refused], "the old one stands, and the new one was not written");
-    // The same wish as before, with the same id.
+    // The same operation as before, with the same id.
     cluster.set_image(2);
     let mut second = TestController::new(2, &cluster);
     for _ in 0..20 {
@@ -162,13 +162,13 @@ fn a_place_whose_release_was_not_answered_is_granted_only_once_that_cannot_arriv
     cluster.set_image(2);
     turns(&mut cluster, &mut controller, 2);
     turn(&mut cluster, &mut controller, Writing::Killed(1));
-    // The wish is gone: fenced, then freed without an answer.
+    // It is wanted no more: fenced, then freed without an answer.
     cluster.set_image(1);
     turn(&mut cluster, &mut controller, Writing::All);
     turn(&mut cluster, &mut controller, Writing::Unanswered(0));
     assert_eq!(in_flight(&controller), ["ledger"]);
     assert_eq!(cluster.ledgers["shop"].spec.reservations.len(), 1);
-    // The wish is back, and its plan is written; the place is freed without an answer once more.
+    // The operation is wanted again, and its plan is written; the place is freed without an answer once more.
     cluster.set_image(2);
     turn(&mut cluster, &mut controller, Writing::Unanswered(0));
     assert_eq!(in_flight(&controller), ["ledger", "ledger"]);

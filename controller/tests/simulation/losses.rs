@@ -33,12 +33,12 @@ fn modes_of_three(cluster: &mut Cluster) -> Vec<(GrantMode, String)> {
 
 #[test]
 fn once_connections_were_lost_at_readys_fall_the_other_pods_are_held() {
-    let modes = |resets, wish: Option<&str>| {
+    let modes = |resets, wanted: Option<&str>| {
         let mut cluster = Cluster::new(3, 1).service("web");
         cluster.resets = resets;
         for pod in cluster.pods.values_mut() {
             let annotations = pod["metadata"]["annotations"].as_object_mut().unwrap();
-            annotations.extend(wish.map(|wish| ("hitless.dev/mode".to_owned(), json!(wish))));
+            annotations.extend(wanted.map(|wanted| ("hitless.dev/mode".to_owned(), json!(wanted))));
         }
         let modes = modes_of_three(&mut cluster);
         let known = cluster.deployment["metadata"]["annotations"]["hitless.dev/losses"].as_str().map(str::to_owned);

@@ -9,7 +9,7 @@ use hitless_api::traffic_provider::TrafficProviderStatus;
 use hitless_api::{Grant, TrafficProvider, WaitPoint};
 use hitless_rollout::gate_cache::GateCache;
 use hitless_rollout::mode::ServiceView;
-use hitless_rollout::pools::{Backend, BackendState, Owner, PoolKey, PoolReading, PoolWish, Stand};
+use hitless_rollout::pools::{Backend, BackendState, DesiredPool, Owner, PoolKey, PoolReading, Stand};
 use hitless_rollout::round::{Round, round};
 use hitless_rollout::snapshot::Snapshot;
 use k8s_openapi::api::core::v1::Service;
@@ -25,7 +25,7 @@ fn address(index: usize) -> SocketAddr {
     format!("10.1.0.{index}:8080").parse().unwrap()
 }
 
-/// Three pods of version 1 in the pool, and a wish for version 2. They leave service to be operated, and one may go.
+/// Three pods of version 1 in the pool, and version 2 is wanted. They leave service to be operated, and one may go.
 struct Story {
     cluster: Cluster,
     /// Annotation of the Service.
@@ -135,9 +135,9 @@ impl Story {
     }
 
     fn wanted(&self) -> BTreeMap<SocketAddr, Stand> {
-        let pools: Vec<PoolWish> = self.round().pools;
+        let pools: Vec<DesiredPool> = self.round().pools;
         assert_eq!(pools.len(), 1, "every pool of the provider");
-        pools[0].backends.iter().map(|wish| (wish.address, wish.stand)).collect()
+        pools[0].backends.iter().map(|backend| (backend.address, backend.stand)).collect()
     }
 }
 

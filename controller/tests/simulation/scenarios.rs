@@ -223,7 +223,7 @@ fn the_result_of_an_earlier_operation_frees_no_place_of_a_later_one_of_the_same_
         assert!(cluster.agent(0, Fate::RolledBack));
     }
     second.refresh(&cluster, ALL);
-    // To another target and back: the same wish once more, for the same pod.
+    // To another target and back: the same operation once more, for the same pod.
     cluster.set_image(1);
     turns(&mut cluster, &mut first, 6);
     cluster.assert_at_rest();

@@ -145,11 +145,11 @@ impl Default for VerifySpec {
 impl DrainSpec {
     /// Most ports in a grant (its schema).
     pub const MAX_PORTS: usize = 64;
-    /// Longest Hold that may be wished, in milliseconds: a Linux client's last try before a time-out of five seconds is at four.
+    /// Longest Hold that may be wanted, in milliseconds: a Linux client's last try before a time-out of five seconds is at four.
     pub const LONGEST_HOLD_MILLISECONDS: u32 = 4000;
-    /// Longest [`Self::min_seconds`] that may be wished.
+    /// Longest [`Self::min_seconds`] that may be wanted.
     pub const LONGEST_MIN_SECONDS: u32 = 3600;
-    /// Longest [`Self::straggler_after_seconds`] and [`Self::deadline_seconds`] that may be wished: a day.
+    /// Longest [`Self::straggler_after_seconds`] and [`Self::deadline_seconds`] that may be wanted: a day.
     pub const LONGEST_DEADLINE_SECONDS: u32 = 86_400;
 
     /// What an agent's features must contain for a grant to set [`Self::idle_after_seconds`]: one that does not know the field can't

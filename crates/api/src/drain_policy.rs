@@ -34,7 +34,7 @@ pub struct DrainPolicySpec {
     pub selector: Option<LabelSelector>,
     /// How requests are kept safe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mode: Option<ModeWish>,
+    pub mode: Option<DesiredMode>,
     /// Single fields of the drain.
     #[serde(default)]
     pub drain: DrainOverrides,
@@ -50,9 +50,9 @@ pub struct DrainPolicySpec {
 /// Name of the DrainPolicy in `hitless-system` that concerns all pods.
 pub const DEFAULT: &str = "default";
 
-/// How requests are wished to be kept safe; the controller makes a [`crate::GrantMode`] of it.
+/// How requests are wanted to be kept safe; the controller makes a [`crate::GrantMode`] of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum ModeWish {
+pub enum DesiredMode {
     /// As is best for the pod at that moment.
     #[default]
     Auto,
@@ -62,7 +62,7 @@ pub enum ModeWish {
     Hold,
 }
 
-impl ModeWish {
+impl DesiredMode {
     /// Reads one of the three words.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {

@@ -110,7 +110,7 @@ pub struct ImageChange {
     pub to: String,
 }
 
-/// A wish to end a grant early: honoured until the container is operated; rolls back after, where it [undoes](Self::undoes).
+/// A request to end a grant early: honoured until the container is operated; rolls back after, where it [undoes](Self::undoes).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Cancel {
     /// Why, in CamelCase.
@@ -245,7 +245,7 @@ impl Grant {
     pub const CLOCK_SKEW_SECONDS: u32 = 30;
 
     /// The id of an operation: the pod's uid and the [`Self::digest`] of what the operation writes to the pod, so that the same
-    /// wish always has the same id and another wish another one.
+    /// operation always has the same id and another one another id.
     #[must_use]
     pub fn id_for(pod_uid: &str, digest: &str) -> String {
         format!("{pod_uid}.{digest}")
@@ -258,7 +258,7 @@ impl Grant {
     }
 
     /// Message of the InService condition that its agent has raised on behalf of this grant. The time tells a grant from an earlier one
-    /// of the same wish, which has the same id.
+    /// of the same operation, which has the same id.
     #[must_use]
     pub fn returned_mark(&self) -> String {
         Self::mark_of_return(&self.id, &self.granted)

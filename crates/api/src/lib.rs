@@ -30,6 +30,7 @@ pub mod pod_decoration;
 pub mod pod_transition_rule;
 pub mod propagation;
 pub mod pull;
+pub mod reasons;
 pub mod resource_context;
 pub mod selector;
 pub mod shared;
@@ -43,7 +44,7 @@ pub use clone_set::{CloneSet, CloneSetSpec, CloneSetStatus};
 pub use colla_set::{CollaSet, CollaSetSpec, CollaSetStatus};
 pub use config::MountedConfig;
 pub use drain::{DrainOverrides, DrainSpec, InvalidDrain, PortDrain, PortTreatment, StragglerPolicy, VerifySpec};
-pub use drain_policy::{DrainPolicy, DrainPolicySpec, ModeWish};
+pub use drain_policy::{DesiredMode, DrainPolicy, DrainPolicySpec};
 pub use grant::{Cancel, Change, Grant, GrantMode, GrantOp, PodRef, PostCheck};
 pub use hook::{
     ExecHook, Hook, HookCall, HookFailurePolicy, HookLayer, HookMethod, HookOutcome, HookReport, HookScheme, HookTime,

@@ -28,7 +28,7 @@ pub const OWN_ID: &str = "hitless";
 pub const SERVICE_AVAILABLE: &str = "podopslifecycle.kusionstack.io/service-available";
 /// Label: the operation that comes deletes the pod.
 pub const PREPARING_TO_DELETE: &str = "podopslifecycle.kusionstack.io/preparing-to-delete";
-/// Label: the pod does not count as serving, as somebody wishes.
+/// Label: the pod does not count as serving, as somebody wants.
 pub const STAY_OFFLINE: &str = "podopslifecycle.kusionstack.io/stay-offline";
 /// Labels that a CollaSet of upstream's puts on pods that it has just made; they go when the pod serves.
 pub const NEW: [&str; 2] = ["podopslifecycle.kusionstack.io/creating", "podopslifecycle.kusionstack.io/completing"];

@@ -65,7 +65,8 @@ pub const KRUISE_GATES: [&str; 2] = ["InPlaceUpdateReady", "KruisePodReady"];
 
 /// Annotation names.
 pub mod annotations {
-    /// On a workload: opts it in. Values [`super::UPDATE_IN_PLACE`] and [`super::UPDATE_IN_PLACE_ONLY`].
+    /// On a workload: opts it in. Values [`super::UPDATE_IN_PLACE`] and [`super::UPDATE_IN_PLACE_ONLY`]; [`super::UPDATE_NATIVE`] keeps it
+    /// out where its namespace opts its workloads in.
     pub const UPDATE: &str = "hitless.dev/update";
     /// On a workload: its own restart annotations, comma-separated keys of its template's annotations; a `*` at the end makes a prefix.
     pub const RESTART_ANNOTATIONS: &str = "hitless.dev/restart-annotations";
@@ -106,7 +107,7 @@ pub mod annotations {
     pub const TASK: &str = "hitless.dev/task";
     /// On a pod: hash of the template it was last brought to; where present it alone decides the pod's revision.
     pub const REVISION: &str = "hitless.dev/revision";
-    /// On a pod: token of a wished restart; wished until `RESTARTED` has the same value. On a workload, value [`super::KEEP_DIGEST`]:
+    /// On a pod: token of a wanted restart; wanted until `RESTARTED` has the same value. On a workload, value [`super::KEEP_DIGEST`]:
     /// a restart of its template is one of the same bytes.
     pub const RESTART: &str = "hitless.dev/restart";
     /// On a pod: comma-separated containers that `RESTART` means; absent means all.
@@ -115,7 +116,7 @@ pub mod annotations {
     pub const RESTARTED: &str = "hitless.dev/restarted";
     /// On a pod (usually from its template): JSON that overrides single fields of the drain, see [`crate::DrainSpec`].
     pub const DRAIN: &str = "hitless.dev/drain";
-    /// On a pod (usually from its template): how requests are kept safe, see [`crate::ModeWish`].
+    /// On a pod (usually from its template): how requests are kept safe, see [`crate::DesiredMode`].
     pub const MODE: &str = "hitless.dev/mode";
     /// On a pod (usually from its template): JSON list of its hooks, see [`crate::Hook`].
     pub const HOOKS: &str = "hitless.dev/hooks";
@@ -206,6 +207,9 @@ pub mod labels {
     pub const CLAIM_OF: &str = "hitless.dev/claim-of";
     /// On a Service, upstream's name, value `true`: load balancers outside of the cluster follow its pods.
     pub const CONTROL: &str = "kusionstack.io/control";
+    /// On a namespace: workloads that are made there get the annotation of this name with its value, if they have none. The values are
+    /// those of [`super::annotations::UPDATE`].
+    pub const UPDATE: &str = "hitless.dev/update";
     /// On a pod or a namespace, value `enabled`: pods get the readiness gate at creation.
     pub const GATE: &str = "hitless.dev/gate";
     /// Label by which the StatefulSet and DaemonSet controllers know a pod's revision.
@@ -228,6 +232,8 @@ pub const OTHER_PODS: &str = "!hitless.dev/prefetch";
 pub const UPDATE_IN_PLACE: &str = "in-place";
 /// Value of [`annotations::UPDATE`]: a change that cannot be made in place is refused and waits.
 pub const UPDATE_IN_PLACE_ONLY: &str = "in-place-only";
+/// Value of [`annotations::UPDATE`]: natively, whatever its namespace says.
+pub const UPDATE_NATIVE: &str = "native";
 /// Value of [`annotations::RESTART`] on a workload.
 pub const KEEP_DIGEST: &str = "keep-digest";
 /// Value of [`annotations::RESTARTS`]: in place, unless that can't bring what the restart is for.

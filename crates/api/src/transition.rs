@@ -35,11 +35,11 @@ pub enum Phase {
 /// How an operation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum Outcome {
-    /// As wished, and the pod is ready.
+    /// As wanted, and the pod is ready.
     Done,
     /// Operated, judged bad, and undone.
     RolledBack,
-    /// Ended before the container was touched, on the controller's wish or because the pod is gone.
+    /// Ended before the container was touched, on the controller's request or because the pod is gone.
     Cancelled,
     /// Not begun, for the reason given.
     Refused,
@@ -65,7 +65,7 @@ pub struct TransitionResult {
 pub struct Transition {
     /// Id of the grant.
     pub id: String,
-    /// `granted` of the grant. The same wish has the same id whenever it is granted, so only the two together say which grant
+    /// `granted` of the grant. The same operation has the same id whenever it is granted, so only the two together say which grant
     /// is meant, and an entry that was left from an earlier one is never taken for an answer.
     pub granted: MicroTime,
     /// Where it is.
@@ -215,7 +215,7 @@ impl Transition {
         self.result.as_ref().is_some_and(TransitionResult::is_by_application) && !by_hook && !pod.may_refuse()
     }
 
-    /// Whether this is about `grant`, and not about an earlier grant of the same wish.
+    /// Whether this is about `grant`, and not about an earlier grant of the same operation.
     #[must_use]
     pub fn is_of(&self, grant: &Grant) -> bool {
         self.id == grant.id && self.granted == grant.granted

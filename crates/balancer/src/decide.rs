@@ -71,26 +71,26 @@ enum Until {
 /// The next steps from `observed` to `wanted`. What nobody says anything about stays as it is, see [`strays`].
 #[must_use]
 pub fn steps(wanted: &[Wanted], observed: &Observation, now: Instant) -> Plan {
-    let wishes = strongest(wanted);
+    let desired = strongest(wanted);
     let servers = match observed.servers(now) {
         Ok(servers) => servers,
         Err(unknown) => {
-            let kept = |wish: &&Wanted| Kept::of(wish, Reason::Unknown(unknown.clone()));
-            return Plan { steps: Vec::new(), kept: wishes.values().map(kept).collect() };
+            let kept = |target: &&Wanted| Kept::of(target, Reason::Unknown(unknown.clone()));
+            return Plan { steps: Vec::new(), kept: desired.values().map(kept).collect() };
         }
     };
     let mut draft = Draft::new(servers);
     for server in in_order(servers) {
-        match (server.owner, server.address.and_then(|address| wishes.get(&address))) {
-            (Owner::Us, Some(wish)) => draft.ours(server, wish),
-            (Owner::Others, Some(wish)) => draft.others(server, wish),
+        match (server.owner, server.address.and_then(|address| desired.get(&address))) {
+            (Owner::Us, Some(target)) => draft.ours(server, target),
+            (Owner::Others, Some(target)) => draft.others(server, target),
             // Its address is not the one that we have registered. It goes, and the right one is registered again.
-            (Owner::UsMoved { .. }, wish) => draft.leave(server, Until::Deleted, Last::Keep, wish.copied()),
+            (Owner::UsMoved { .. }, target) => draft.leave(server, Until::Deleted, Last::Keep, target.copied()),
             (Owner::Us | Owner::Others, None) => {}
         }
     }
-    for wish in wishes.values() {
-        draft.missing(servers, wish);
+    for target in desired.values() {
+        draft.missing(servers, target);
     }
     draft.plan
 }
@@ -99,9 +99,9 @@ pub fn steps(wanted: &[Wanted], observed: &Observation, now: Instant) -> Plan {
 /// somebody wants them gone: an incomplete list must not empty a pool.
 #[must_use]
 pub fn strays<'a>(wanted: &[Wanted], servers: &'a [Server]) -> Vec<&'a Server> {
-    let wishes = strongest(wanted);
+    let desired = strongest(wanted);
     let stray = |server: &&Server| match (server.owner, server.address) {
-        (Owner::Us, Some(address)) => !wishes.contains_key(&address),
+        (Owner::Us, Some(address)) => !desired.contains_key(&address),
         // The decider itself removes a moved one.
         (Owner::Us, None) | (Owner::UsMoved { .. } | Owner::Others, _) => false,
     };
@@ -126,11 +126,11 @@ impl Draft {
         Self { plan: Plan::default(), serving }
     }
 
-    fn ours(&mut self, server: &Server, wish: &Wanted) {
-        match wish.stand {
-            Stand::In => self.enter(server, wish.weight),
-            Stand::Out(last) => self.leave(server, Until::Out, last, Some(wish)),
-            Stand::Gone(last) => self.leave(server, Until::Deleted, last, Some(wish)),
+    fn ours(&mut self, server: &Server, target: &Wanted) {
+        match target.stand {
+            Stand::In => self.enter(server, target.weight),
+            Stand::Out(last) => self.leave(server, Until::Out, last, Some(target)),
+            Stand::Gone(last) => self.leave(server, Until::Deleted, last, Some(target)),
         }
     }
 
@@ -150,12 +150,12 @@ impl Draft {
         }
     }
 
-    fn leave(&mut self, server: &Server, until: Until, last: Last, wish: Option<&Wanted>) {
+    fn leave(&mut self, server: &Server, until: Until, last: Last, target: Option<&Wanted>) {
         let name = server.name.clone();
         match (server.state, server.sessions) {
             (ServerState::Ready | ServerState::Standby | ServerState::Unhealthy, _) => {
                 if server.serves() && self.serving == 1 && last == Last::Keep {
-                    self.plan.kept.push(Kept::at(server, wish, Reason::LastServing));
+                    self.plan.kept.push(Kept::at(server, target, Reason::LastServing));
                     return;
                 }
                 self.serving -= usize::from(server.serves());
@@ -176,8 +176,8 @@ impl Draft {
         }
     }
 
-    fn others(&mut self, server: &Server, wish: &Wanted) {
-        let as_wanted = match (wish.stand, server.state) {
+    fn others(&mut self, server: &Server, target: &Wanted) {
+        let as_wanted = match (target.stand, server.state) {
             (Stand::In, ServerState::Ready)
             | (
                 Stand::Out(_) | Stand::Gone(_),
@@ -198,16 +198,16 @@ impl Draft {
             ) => false,
         };
         if !as_wanted {
-            self.plan.kept.push(Kept::at(server, Some(wish), Reason::NotOurs));
+            self.plan.kept.push(Kept::at(server, Some(target), Reason::NotOurs));
         }
     }
 
     /// Registers a wanted address that no server has.
-    fn missing(&mut self, servers: &[Server], wish: &Wanted) {
-        match wish.stand {
+    fn missing(&mut self, servers: &[Server], target: &Wanted) {
+        match target.stand {
             Stand::Out(_) | Stand::Gone(_) => {}
             Stand::In => {
-                let address = wish.address;
+                let address = target.address;
                 let moved = |server: &Server| server.owner == Owner::UsMoved { from: address };
                 let here =
                     |server: &Server| server.address == Some(address) && !matches!(server.owner, Owner::UsMoved { .. });
@@ -215,9 +215,9 @@ impl Draft {
                     return;
                 }
                 if servers.iter().any(moved) {
-                    self.plan.kept.push(Kept::of(wish, Reason::NameTaken));
+                    self.plan.kept.push(Kept::of(target, Reason::NameTaken));
                 } else {
-                    self.plan.steps.push(Step::Register { address, weight: wish.weight });
+                    self.plan.steps.push(Step::Register { address, weight: target.weight });
                 }
             }
         }

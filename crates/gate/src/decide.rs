@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::index::{Gate, Group, OwnLimit, Pod};
-use crate::order::{Known, in_order, no_such_pod};
+use crate::order::{KnownCandidate, in_order, no_such_pod};
 use crate::policy::{Check, Limits, Rule, Stage};
 use crate::verdict::{BudgetConsumer, IMPLICIT, LEDGER, WORKLOAD, Who, says};
 use crate::{
@@ -74,7 +74,7 @@ impl Gate {
     }
 }
 
-fn verdict(each: &Known<'_>, rules: Vec<RuleVerdict>) -> Verdict {
+fn verdict(each: &KnownCandidate<'_>, rules: Vec<RuleVerdict>) -> Verdict {
     Verdict {
         pod_uid: each.pod.uid.text(),
         pod: each.name.clone(),
@@ -86,7 +86,7 @@ fn verdict(each: &Known<'_>, rules: Vec<RuleVerdict>) -> Verdict {
 }
 
 /// Rules of the stage that ask an approver about this pod.
-fn unapproved(gate: &Gate, each: &Known<'_>, stage: &Stage) -> Vec<String> {
+fn unapproved(gate: &Gate, each: &KnownCandidate<'_>, stage: &Stage) -> Vec<String> {
     gate.groups_of(each.pod)
         .flat_map(|(_, group)| &group.policy.rules)
         .filter(|rule| rule.stage == *stage && matches!(rule.check, Check::Approval { .. }))
@@ -96,7 +96,7 @@ fn unapproved(gate: &Gate, each: &Known<'_>, stage: &Stage) -> Vec<String> {
 }
 
 /// Why a rule is not asked about a pod, if it is not.
-fn excuse(rule: &Rule, each: &Known<'_>, gate: &Gate) -> Option<Allows> {
+fn excuse(rule: &Rule, each: &KnownCandidate<'_>, gate: &Gate) -> Option<Allows> {
     if !rule.check.has_effect() {
         return None;
     }
@@ -121,7 +121,7 @@ struct DecisionPass<'g> {
 }
 
 impl<'g> DecisionPass<'g> {
-    fn decide(&mut self, each: &Known<'g>) -> Verdict {
+    fn decide(&mut self, each: &KnownCandidate<'g>) -> Verdict {
         if each.pod.is_reserved() {
             return verdict(each, vec![says(&Arc::from(LEDGER), Allows::AlreadyReserved)]);
         }
@@ -133,7 +133,7 @@ impl<'g> DecisionPass<'g> {
     }
 
     /// Fills [`Verdict::asks`].
-    fn ask_approvers(&mut self, each: &Known<'g>, verdict: &mut Verdict) {
+    fn ask_approvers(&mut self, each: &KnownCandidate<'g>, verdict: &mut Verdict) {
         let in_the_way = |rule: &RuleVerdict| rule.denies().is_some_and(|because| !because.is_about_approval());
         let asks = unapproved(self.gate, each, &Stage::PreCheck);
         if asks.is_empty() || each.pod.is_reserved() {
@@ -149,7 +149,7 @@ impl<'g> DecisionPass<'g> {
     }
 
     /// Asks every rule, also after a denial, so that a user sees all that is in the way at once. Nothing is taken yet.
-    fn answers(&mut self, each: &Known<'g>, stage: &Stage) -> Vec<RuleVerdict> {
+    fn answers(&mut self, each: &KnownCandidate<'g>, stage: &Stage) -> Vec<RuleVerdict> {
         let gate = self.gate;
         let own = gate.owner_group(each.pod);
         let mut answers = Vec::new();
@@ -172,7 +172,13 @@ impl<'g> DecisionPass<'g> {
         answers
     }
 
-    fn answer(&mut self, each: &Known<'g>, group: (u32, &'g Group), rule: &Rule, stage: &Stage) -> RuleVerdict {
+    fn answer(
+        &mut self,
+        each: &KnownCandidate<'g>,
+        group: (u32, &'g Group),
+        rule: &Rule,
+        stage: &Stage,
+    ) -> RuleVerdict {
         let path = &rule.path;
         // A pod may not set out that could not return: what can't be understood at its return is in its way before.
         let is_asked = rule.stage == *stage
@@ -204,7 +210,7 @@ impl<'g> DecisionPass<'g> {
         }
     }
 
-    fn approval(&self, each: &Known<'g>, path: &Arc<str>, ignores_failure: bool) -> RuleVerdict {
+    fn approval(&self, each: &KnownCandidate<'g>, path: &Arc<str>, ignores_failure: bool) -> RuleVerdict {
         let question = Question {
             namespace: each.namespace.to_owned(),
             rule: path.to_string(),
@@ -224,7 +230,12 @@ impl<'g> DecisionPass<'g> {
         RuleVerdict { since: Some(*since), ..says(path, because) }
     }
 
-    fn check(&mut self, each: &Known<'g>, (id, group): (u32, &'g Group), check: &Check) -> Result<Allows, Denies> {
+    fn check(
+        &mut self,
+        each: &KnownCandidate<'g>,
+        (id, group): (u32, &'g Group),
+        check: &Check,
+    ) -> Result<Allows, Denies> {
         let pod = each.pod;
         let (gate, now) = (self.gate, self.now);
         let own = gate.classes.get(pod.class as usize).map_or(0, |class| group.aside_of(class.namespace));
@@ -267,14 +278,19 @@ impl<'g> DecisionPass<'g> {
         }
     }
 
-    fn implicit(&mut self, each: &Known<'g>) -> Option<RuleVerdict> {
+    fn implicit(&mut self, each: &KnownCandidate<'g>) -> Option<RuleVerdict> {
         let percent = self.gate.settings.implicit?.percent;
         let name = self.implicit.clone();
         Some(self.own_budget(each, &name, |total| implicit_limits(total, percent)))
     }
 
     /// The limits of a workload's pods, of whose number they are a function.
-    fn own_budget(&mut self, each: &Known<'g>, name: &Arc<str>, limits: impl Fn(u64) -> Limits) -> RuleVerdict {
+    fn own_budget(
+        &mut self,
+        each: &KnownCandidate<'g>,
+        name: &Arc<str>,
+        limits: impl Fn(u64) -> Limits,
+    ) -> RuleVerdict {
         if costs_nothing(each) {
             return says(name, Allows::AlreadyUnavailable);
         }
@@ -310,7 +326,7 @@ impl<'g> DecisionPass<'g> {
     }
 
     /// Takes one place in every budget that the pod counts in.
-    fn take(&mut self, each: &Known<'g>) {
+    fn take(&mut self, each: &KnownCandidate<'g>) {
         for (id, group) in self.gate.groups_of(each.pod) {
             self.live.entry(id).or_insert_with(|| Live::of(group)).take(group, each.id, each.pod);
         }
@@ -318,7 +334,7 @@ impl<'g> DecisionPass<'g> {
 }
 
 /// Its own place is taken already, or it is away and nothing is lost by operating it.
-fn costs_nothing(each: &Known<'_>) -> bool {
+fn costs_nothing(each: &KnownCandidate<'_>) -> bool {
     each.pod.is_reserved() || (!each.pod.is_available() && each.candidate.absence == Absence::CostsNothing)
 }
 

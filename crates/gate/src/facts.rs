@@ -182,7 +182,7 @@ pub struct Reserved {
 /// Everything that a decision depends on, for a caller that keeps no [`crate::Gate`].
 #[derive(Clone, Copy, Debug)]
 pub struct GateInput<'a> {
-    /// All pods that any rule may count, not only those that wish something.
+    /// All pods that any rule may count, not only those that want something.
     pub pods: &'a [PodFacts],
     /// Owners whose desired number of pods is known. An owner that is missing here counts with its listed pods.
     pub owners: &'a BTreeMap<ObjectRef, OwnerFacts>,

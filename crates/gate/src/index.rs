@@ -50,7 +50,7 @@ pub struct Gate {
     class_ids: HashTable<u32>,
     classes_of: HashMap<Symbol, BTreeSet<u32>>,
     pub(crate) groups: Slab<Group>,
-    by_source: BTreeMap<Source, u32>,
+    pub(crate) by_source: BTreeMap<Source, u32>,
     /// Groups by the namespace (or none) and one label of what they select.
     by_label: HashMap<(Option<Symbol>, Pair), Vec<u32>>,
     /// Groups that ask for no label in particular.

@@ -19,7 +19,7 @@
 use hitless_api::ledger::LedgerLeader;
 use hitless_api::{Reservation, TransitionLedgerSpec};
 
-/// Why a ledger was not changed as wished.
+/// Why a ledger was not changed as wanted.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum LedgerError {
     /// No room for all.

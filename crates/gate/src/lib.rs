@@ -13,6 +13,7 @@ pub mod facts;
 mod index;
 pub mod ledger;
 mod order;
+mod places;
 mod policy;
 pub mod settings;
 pub mod verdict;
@@ -23,5 +24,6 @@ pub use facts::{Absence, Budget, Candidate, DisruptionBudget, GateInput, OwnerFa
 pub use hitless_api::{ObjectRef, selector};
 pub use index::Gate;
 pub use ledger::{LedgerError, refuse_if_deposed, refuse_to_reserve, release, reserve, take_over};
+pub use places::Places;
 pub use settings::{ImplicitBudget, Settings};
 pub use verdict::{Allows, BudgetConsumer, Consumption, Denies, Lasting, Reason, RuleVerdict, Verdict};

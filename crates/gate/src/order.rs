@@ -11,8 +11,8 @@ use crate::{Candidate, verdict};
 /// Label of nodes that names their zone.
 const ZONE: &str = "topology.kubernetes.io/zone";
 
-/// A candidate whose pod is known.
-pub(crate) struct Known<'a> {
+/// A candidate whose pod is known to the gate.
+pub(crate) struct KnownCandidate<'a> {
     pub(crate) id: u32,
     pub(crate) pod: &'a Pod,
     pub(crate) namespace: &'a str,
@@ -25,7 +25,10 @@ pub(crate) struct Known<'a> {
 /// First those whose last attempt was cancelled or failed, then those that are unavailable anyway (they cost nothing, and may be
 /// broken in a way that the operation mends), then the higher priority, leaders last, then as their workload ranks them, then those that save a write, then spread
 /// over zones and nodes, then namespace and name.
-pub(crate) fn in_order<'a>(gate: &'a Gate, candidates: &'a [Candidate]) -> (Vec<Known<'a>>, BTreeSet<&'a str>) {
+pub(crate) fn in_order<'a>(
+    gate: &'a Gate,
+    candidates: &'a [Candidate],
+) -> (Vec<KnownCandidate<'a>>, BTreeSet<&'a str>) {
     let mut by_uid: HashMap<&str, &Candidate> = HashMap::with_capacity(candidates.len());
     for candidate in candidates {
         let known = by_uid.entry(candidate.pod_uid.as_str()).or_insert(candidate);
@@ -40,7 +43,7 @@ pub(crate) fn in_order<'a>(gate: &'a Gate, candidates: &'a [Candidate]) -> (Vec<
             Some((id, pod)) => {
                 let class = gate.classes.get(pod.class as usize);
                 let namespace = class.map_or("", |class| gate.symbols.text(class.namespace));
-                known.push(Known { id, pod, namespace, name: pod.name.text(&gate.symbols), candidate });
+                known.push(KnownCandidate { id, pod, namespace, name: pod.name.text(&gate.symbols), candidate });
             }
             None => {
                 gone.insert(uid);
@@ -51,12 +54,12 @@ pub(crate) fn in_order<'a>(gate: &'a Gate, candidates: &'a [Candidate]) -> (Vec<
     (known, gone)
 }
 
-fn sort(gate: &Gate, known: &mut Vec<Known<'_>>) {
-    fn rank(each: &Known<'_>) -> impl Ord + use<> {
+fn sort(gate: &Gate, known: &mut Vec<KnownCandidate<'_>>) {
+    fn rank(each: &KnownCandidate<'_>) -> impl Ord + use<> {
         let Candidate { again, priority, leader, rank, preferred, .. } = each.candidate;
         (!again, each.pod.is_available(), Reverse(*priority), *leader, *rank, !preferred)
     }
-    fn name<'k>(each: &'k Known<'_>) -> (&'k str, &'k str, &'k crate::index::Uid) {
+    fn name<'k>(each: &'k KnownCandidate<'_>) -> (&'k str, &'k str, &'k crate::index::Uid) {
         (each.namespace, each.name.as_str(), &each.pod.uid)
     }
     known.sort_unstable_by(|a, b| rank(a).cmp(&rank(b)).then_with(|| name(a).cmp(&name(b))));
@@ -68,7 +71,7 @@ fn sort(gate: &Gate, known: &mut Vec<Known<'_>>) {
 }
 
 /// For each candidate how many go before it in its zone, where nodes take turns within a zone.
-fn spread(gate: &Gate, known: &[Known<'_>]) -> Vec<usize> {
+fn spread(gate: &Gate, known: &[KnownCandidate<'_>]) -> Vec<usize> {
     let mut on_node: HashMap<_, usize> = HashMap::new();
     let mut by_zone: BTreeMap<&str, Vec<(usize, usize)>> = BTreeMap::new();
     for (index, each) in known.iter().enumerate() {

@@ -330,12 +330,12 @@ proptest! {
         let first = pods.into_iter().map(|pod| Change::Pod(Box::new(pod)));
         let first = first.chain((0..4).zip(budgets).map(|(number, spec)| Change::Budget(number, Some(spec))));
         first.chain((0..5).map(|node| Change::Node(node, Some(node % 3)))).for_each(|change| cluster.apply(&mut gate, change));
-        for (changes, wishes, second) in rounds {
+        for (changes, desired, second) in rounds {
             for change in changes {
                 cluster.apply(&mut gate, change);
             }
             let now = Timestamp::from_second(second).unwrap();
-            let candidates: Vec<_> = wishes.into_iter().map(|number| Candidate::new(uid(number))).collect();
+            let candidates: Vec<_> = desired.into_iter().map(|number| Candidate::new(uid(number))).collect();
             let verdicts = gate.decide(&candidates, &Approvals::new(), now);
             prop_assert_eq!(&verdicts, &cluster.decide(&candidates, now));
             let newly: Vec<String> = verdicts

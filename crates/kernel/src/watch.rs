@@ -41,7 +41,7 @@ pub struct ConnectionWatch {
 #[derive(Debug)]
 struct Listed {
     /// Which they are; `None` for a crowd.
-    known: Option<Vec<Known>>,
+    known: Option<Vec<ConnectionKey>>,
     /// Right before.
     counters: TcpCounters,
     at: Instant,
@@ -52,13 +52,13 @@ struct Listed {
 
 /// What it takes to find a connection again.
 #[derive(Debug, Clone, Copy)]
-struct Known {
+struct ConnectionKey {
     local: SocketAddr,
     peer: SocketAddr,
     cookie: u64,
 }
 
-impl From<&Connection> for Known {
+impl From<&Connection> for ConnectionKey {
     fn from(connection: &Connection) -> Self {
         Self { local: connection.local, peer: connection.peer, cookie: connection.cookie }
     }
@@ -195,9 +195,9 @@ fn list(
 /// known ones were listed.
 fn look_again(
     netns: &PodNetns,
-    known: &[Known],
+    known: &[ConnectionKey],
     each: &mut dyn FnMut(&Connection, Among),
-) -> Result<Vec<Known>, KernelError> {
+) -> Result<Vec<ConnectionKey>, KernelError> {
     netns.ask(|sockets| {
         let listening = listening_ports(&sockets.listeners()?);
         let mut left = Vec::with_capacity(known.len());

@@ -10,7 +10,7 @@ use hitless_api::traffic_provider::{TrafficProviderSpec, TrafficProviderStatus};
 use hitless_api::{TrafficProvider, Version};
 
 pub use bound::{Flaw, Pools};
-pub use reading::{Backend, BackendState, BackendWish, Owner, PoolReading, PoolWish, Stand};
+pub use reading::{Backend, BackendState, DesiredBackend, DesiredPool, Owner, PoolReading, Stand};
 
 /// A pool of a load balancer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

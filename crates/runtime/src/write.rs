@@ -57,6 +57,9 @@ impl WriteError {
         matches!(self, Self::Conflict { .. } | Self::Gone { .. })
     }
 
+    /// [`Self::outcome`] of each, and of a write that has happened.
+    const OUTCOMES: [&str; 6] = ["ok", "conflict", "gone", "denied", "invalid", "transient"];
+
     const fn outcome(&self) -> &'static str {
         match self {
             Self::Conflict { .. } => "conflict",
@@ -143,6 +146,15 @@ impl Writes {
         writes
     }
 
+    /// Shows these resources before the first write to them: a counter that is born with its first error has no increase.
+    pub fn expect(&self, resources: &[&'static str]) {
+        for resource in resources {
+            for outcome in WriteError::OUTCOMES {
+                drop(self.0.get_or_create(&Labels { resource, outcome }));
+            }
+        }
+    }
+
     /// Sends one write; `resource` is e.g. `pods/status`.
     pub async fn send<T>(
         &self,
@@ -215,6 +227,7 @@ mod tests {
     async fn a_write_without_an_answer_ends_and_is_counted() {
         let mut registry = Registry::default();
         let writes = Writes::register(&mut registry);
+        writes.expect(&["pods", "pods/status"]);
         let result = writes.send("pods", std::future::pending::<kube::Result<()>>()).await;
         assert!(matches!(result, Err(WriteError::Transient { .. })));
         writes.send("pods", async { Ok(()) }).await.unwrap();
@@ -222,5 +235,6 @@ mod tests {
         prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
         assert!(text.contains(r#"hitless_api_writes_total{resource="pods",outcome="transient"} 1"#), "{text}");
         assert!(text.contains(r#"hitless_api_writes_total{resource="pods",outcome="ok"} 1"#), "{text}");
+        assert!(text.contains(r#"hitless_api_writes_total{resource="pods/status",outcome="denied"} 0"#), "{text}");
     }
 }

@@ -174,7 +174,7 @@ pub fn is_same(container: &ContainerView, target: &str) -> bool {
     }
 }
 
-/// Another name for the image that the container runs, so that the kubelet restarts the container. `token` names the wish.
+/// Another name for the image that the container runs, so that the kubelet restarts the container. `token` names the request.
 ///
 /// A name that was started before may be in the kubelet's back-off, which goes by pod, container and a hash of its spec; so
 /// the first alias pins the name as written to its digest, and every later one takes a fresh tag in front of the same digest.

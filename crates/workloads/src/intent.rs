@@ -13,7 +13,7 @@ use crate::image;
 use crate::removal::Removal;
 
 /// What is done to a pod, the same for all pods of a workload that start out the same: everything of a grant that follows from
-/// the wish alone.
+/// what is wanted alone.
 #[derive(Clone, Debug)]
 pub struct Operation {
     /// What is done.
@@ -60,7 +60,7 @@ impl Eq for Operation {}
 /// So long the kubelet remembers that a container was started.
 const BACK_OFF: SignedDuration = SignedDuration::from_mins(10);
 
-/// An operation that is wished for a pod.
+/// An operation that is wanted for a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodIntent {
     /// The pod.
@@ -74,7 +74,7 @@ impl PodIntent {
         Self { pod: pod.id.clone(), operation: Arc::new(operation) }
     }
 
-    /// An operation that nobody wishes: for the question whether the pod may be operated now.
+    /// An operation that nobody wants: for the question whether the pod may be operated now.
     #[must_use]
     pub fn assumed(pod: &PodView) -> Self {
         let same = |image: &String| ImageChange { from: image.clone(), to: image.clone() };
@@ -82,7 +82,7 @@ impl PodIntent {
         Self::new(pod, Operation::new(GrantOp::Update, containers, BTreeMap::new(), BTreeMap::new()))
     }
 
-    /// Whether it is one that nobody wishes ([`Self::assumed`]): no container gets another image.
+    /// Whether it is one that nobody wants ([`Self::assumed`]): no container gets another image.
     #[must_use]
     pub fn is_assumed(&self) -> bool {
         let Operation { op, containers, .. } = &*self.operation;
@@ -155,7 +155,7 @@ impl PodIntent {
         self.with(pins)
     }
 
-    /// Id of the grant for this operation: the same wish always has the same id.
+    /// Id of the grant for this operation: the same operation always has the same id.
     #[must_use]
     pub fn id(&self) -> String {
         Grant::id_for(&self.pod.uid, self.operation.digest())
@@ -163,9 +163,9 @@ impl PodIntent {
 }
 
 /// Lets pods with the same operation share it: a cluster has many pods, and few kinds of operations.
-pub(crate) fn share(wishes: &mut [PodWish]) {
+pub(crate) fn share(desired: &mut [DesiredOperation]) {
     let mut last: Option<Arc<Operation>> = None;
-    for intent in wishes.iter_mut().filter_map(|wish| wish.intent.as_mut().ok()) {
+    for intent in desired.iter_mut().filter_map(|wanted| wanted.intent.as_mut().ok()) {
         match &last {
             Some(last) if *last == intent.operation => intent.operation = last.clone(),
             _ => last = Some(intent.operation.clone()),
@@ -175,7 +175,7 @@ pub(crate) fn share(wishes: &mut [PodWish]) {
 
 /// A pod that is not as it should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PodWish {
+pub struct DesiredOperation {
     /// The pod.
     pub pod: PodRef,
     /// How to mend it, or why that can't be done in place.
@@ -192,13 +192,13 @@ pub struct PodWish {
     pub removal: Option<Removal>,
 }
 
-impl PodWish {
+impl DesiredOperation {
     pub(crate) fn new(pod: &PodView, intent: Result<PodIntent, Obstacle>) -> Self {
         Self { pod: pod.id.clone(), intent, rank: 0, delay_seconds: 0, asked_by: None, ends: false, removal: None }
     }
 }
 
-/// Why a wish can't become an operation.
+/// Why what is wanted can't become an operation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Obstacle {
     /// A restart swaps equal names of one image, which takes its digest.
@@ -239,7 +239,7 @@ pub enum Obstacle {
         /// The pod's label `controller-revision-hash`.
         revision: String,
     },
-    /// The wish names a container that the pod does not have.
+    /// The request names a container that the pod does not have.
     #[error("the pod has no container {container}; correct the name")]
     UnknownContainer {
         /// The name.

@@ -1,8 +1,8 @@
-//! What workloads and requests wish: objects + pods + now → plans: what to write next, and which pods to operate how.
+//! What workloads and requests want: objects + pods + now → plans: what to write next, and which pods to operate how.
 //!
 //! Pure: no client, no clock, no state of its own. Everything is derived anew from what is observed, so a controller that is
 //! killed between any two writes goes on where it was. [`kind`] is the seam; one folder a kind of workload in [`kinds`], and
-//! [`request`] is the second one, for what is wished of pods of any kind. [`registry`] is above all of them and knows them all.
+//! [`request`] is the second one, for what is wanted of pods of any kind. [`registry`] is above all of them and knows them all.
 
 mod annotations;
 mod because;
@@ -15,7 +15,6 @@ mod field;
 mod halted;
 pub mod image;
 mod intent;
-pub mod interest;
 pub mod kind;
 pub mod kinds;
 pub mod labels;
@@ -36,7 +35,8 @@ mod removal;
 pub mod request;
 pub mod requests;
 pub mod restart_annotations;
-mod restart_wish;
+mod restart_request;
+pub mod retention;
 pub mod revision;
 mod right;
 pub mod rights;
@@ -55,7 +55,7 @@ pub use component::{Component, ForeignManager};
 pub use config::{ConfigContent, ConfigKind, ConfigRef, ConfigUse};
 pub use diff::first_native_change;
 pub use halted::BadVersion;
-pub use intent::{Obstacle, Operation, PodIntent, PodWish};
+pub use intent::{DesiredOperation, Obstacle, Operation, PodIntent};
 pub use kind::{Kind, Resource};
 pub use kinds::daemon_set::Placement;
 pub use labels::{By, Selection, Selections};
@@ -64,12 +64,12 @@ pub use object::{Body, Object, Typed};
 pub use once_per_pod::OncePerPod;
 pub use opt_in::OptIn;
 pub use pause::Pause;
-pub use plan::{CompanionWish, Plan, Stage};
+pub use plan::{CompanionPolicy, Plan, Stage};
 pub use registry::{Holder, KINDS, REQUESTS};
 pub use removal::Removal;
-pub use request::{Fate, Fates, Reports, RequestContext, RequestKind};
+pub use request::{OperationFailure, OperationFailures, Reports, RequestContext, RequestKind};
 pub use requests::{foreign, restart};
-pub use restart_annotations::{RestartAnnotations, RestartsWish};
+pub use restart_annotations::{RestartAnnotations, RestartsPolicy};
 pub use right::Right;
 pub use shape::Shape;
 pub use switch::{Installed, Switch};

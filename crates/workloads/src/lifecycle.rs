@@ -21,7 +21,7 @@ type Labels = BTreeMap<String, String>;
 
 /// What is known of the pod's operation besides the pod.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Known<'a> {
+pub struct OperationContext<'a> {
     /// The grant by which others operate the pod: reserved, neither ended nor cancelled.
     pub grant: Option<&'a Grant>,
     /// A CollaSet is its controller, and looks after what is to be deleted.
@@ -30,7 +30,7 @@ pub struct Known<'a> {
     pub leaves: bool,
 }
 
-impl Known<'_> {
+impl OperationContext<'_> {
     /// The pod itself says that it is out of service for the grant, and that nobody is connected.
     fn is_drained(&self, pod: &PodView) -> bool {
         let shows = |grant: &Grant| {
@@ -43,7 +43,12 @@ impl Known<'_> {
 
 /// The next write to the pod, if one is due. `is_expected`: whether whoever is named so may still add its finalizer.
 #[must_use]
-pub fn next(pod: &PodView, known: Known<'_>, is_expected: impl Fn(&str) -> bool, now: Timestamp) -> Option<Write> {
+pub fn next(
+    pod: &PodView,
+    known: OperationContext<'_>,
+    is_expected: impl Fn(&str) -> bool,
+    now: Timestamp,
+) -> Option<Write> {
     let view = pod.lifecycle.as_deref()?;
     if pod.terminating || pod.finished {
         return None;
@@ -72,7 +77,7 @@ pub fn next(pod: &PodView, known: Known<'_>, is_expected: impl Fn(&str) -> bool,
 struct Work<'a> {
     pod: &'a PodView,
     view: &'a LifecycleView,
-    known: Known<'a>,
+    known: OperationContext<'a>,
     /// All finalizers that are expected are there.
     is_complete: bool,
     stamp: String,

@@ -9,10 +9,10 @@ use hitless_api::{Change, GrantOp, PullPolicy};
 
 use crate::because::Because;
 use crate::image;
-use crate::intent::{Obstacle, Operation, PodIntent, PodWish};
+use crate::intent::{DesiredOperation, Obstacle, Operation, PodIntent};
 use crate::labels;
 use crate::object::Object;
-use crate::restart_wish;
+use crate::restart_request;
 use crate::shape::Shape;
 use crate::template::Template;
 use crate::world::World;
@@ -52,7 +52,7 @@ impl<'a> Goal<'a> {
             Some(tag) if container.pull_policy == PullPolicy::Always && !self.keeps_digest => {
                 Ok(ImageChange { from: container.image.clone(), to: tag.to_owned() })
             }
-            _ => restart_wish::alias(pod, container, self.template.revision()),
+            _ => restart_request::alias(pod, container, self.template.revision()),
         }
     }
 
@@ -122,11 +122,12 @@ pub(crate) fn need<'a>(
     Need::Operation(operation(pod, goal, differing, |name| restarted || readers.contains(name), labels))
 }
 
-/// Why only new pods bring these pods what is wished for them: a restart that can't be made in place. No time helps. The native
+/// Why only new pods bring these pods what is wanted for them: a restart that can't be made in place. No time helps. The native
 /// controller starts the same image in a new pod under the name that it has.
-pub(crate) fn new_pods_only(wishes: &[PodWish], pods: &[&PodView], world: &World<'_>) -> Option<Because> {
-    let with_pods = wishes.iter().filter_map(|wish| Some((wish, pods.iter().find(|pod| pod.id.uid == wish.pod.uid)?)));
-    with_pods.into_iter().find_map(|(wish, pod)| match &wish.intent {
+pub(crate) fn new_pods_only(desired: &[DesiredOperation], pods: &[&PodView], world: &World<'_>) -> Option<Because> {
+    let with_pods =
+        desired.iter().filter_map(|wanted| Some((wanted, pods.iter().find(|pod| pod.id.uid == wanted.pod.uid)?)));
+    with_pods.into_iter().find_map(|(wanted, pod)| match &wanted.intent {
         Err(Obstacle::DigestUnknown { container }) => Some(Because::no_other_name(container)),
         Err(_) => None,
         Ok(intent) => {
@@ -143,15 +144,15 @@ pub(crate) fn new_pods_only(wishes: &[PodWish], pods: &[&PodView], world: &World
 }
 
 /// Why one of these pods can only be made anew: no agent is ever going to be where it is.
-pub(crate) fn agentless(wishes: &[PodWish], pods: &[&PodView], world: &World<'_>) -> Option<Because> {
-    let is_wished = |pod: &&&PodView| wishes.iter().any(|wish| wish.pod.uid == pod.id.uid);
-    let pod = pods.iter().filter(|pod| world.is_agentless(pod)).find(is_wished)?;
+pub(crate) fn agentless(desired: &[DesiredOperation], pods: &[&PodView], world: &World<'_>) -> Option<Because> {
+    let is_wanted = |pod: &&&PodView| desired.iter().any(|wanted| wanted.pod.uid == pod.id.uid);
+    let pod = pods.iter().filter(|pod| world.is_agentless(pod)).find(is_wanted)?;
     Some(Because::no_agent(&pod.id.name, pod.node.as_deref().unwrap_or_default()))
 }
 
 /// Why only a new pod shows whether the image of one of these operations is accepted: the pods that would fetch it are not.
-pub(crate) fn unaccepted(wishes: &[PodWish], world: &World<'_>) -> Option<Because> {
-    wishes.iter().filter_map(|wish| Some((&wish.pod.namespace, wish.intent.as_ref().ok()?))).find_map(
+pub(crate) fn unaccepted(desired: &[DesiredOperation], world: &World<'_>) -> Option<Because> {
+    desired.iter().filter_map(|wanted| Some((&wanted.pod.namespace, wanted.intent.as_ref().ok()?))).find_map(
         |(namespace, intent)| {
             let mut images = intent.operation.containers.values().map(|change| &change.to);
             images.find_map(|image| Some(Because::unaccepted(image, world.unaccepted(namespace, image)?)))
@@ -209,8 +210,8 @@ fn operation(
     for (name, value) in goal.annotations.iter().filter(|(name, value)| pod.annotations.get(*name) != Some(*value)) {
         changes.insert(name.clone(), Change { from: pod.annotations.get(name).cloned(), to: Some(value.clone()) });
     }
-    if let Some(wish) = restart_wish::wish(pod) {
-        fold_in(pod, &wish, &mut containers, &mut changes);
+    if let Some(wanted) = restart_request::wanted(pod) {
+        fold_in(pod, &wanted, &mut containers, &mut changes);
     }
     let op = match (has_new_image, containers.is_empty()) {
         (true, _) => GrantOp::Update,
@@ -220,22 +221,22 @@ fn operation(
     Ok(PodIntent::new(pod, Operation::new(op, containers, changes, labels)))
 }
 
-/// Carries a wished restart out in the same operation. If that can't be done, it stays wished and is reported on its own
+/// Carries a wanted restart out in the same operation. If that can't be done, it stays wanted and is reported on its own
 /// when the pod is up to date.
 fn fold_in(
     pod: &PodView,
-    wish: &restart_wish::RestartWish,
+    wanted: &restart_request::RestartRequest,
     containers: &mut BTreeMap<String, ImageChange>,
     changes: &mut BTreeMap<String, Change>,
 ) {
-    let Ok(selected) = wish.select(pod) else { return };
+    let Ok(selected) = wanted.select(pod) else { return };
     let rest: Result<Vec<_>, Obstacle> = selected
         .into_iter()
         .filter(|container| !containers.contains_key(&container.name))
-        .map(|container| Ok((container.name.clone(), restart_wish::alias(pod, container, &wish.token)?)))
+        .map(|container| Ok((container.name.clone(), restart_request::alias(pod, container, &wanted.token)?)))
         .collect();
     if let Ok(rest) = rest {
         containers.extend(rest);
-        changes.extend([wish.mark(pod)]);
+        changes.extend([wanted.mark(pod)]);
     }
 }

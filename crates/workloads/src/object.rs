@@ -54,7 +54,7 @@ pub struct Object {
     pub min_ready_seconds: u32,
     /// The index of the entry of `metadata.managedFields` by which our controller owns fields of the spec.
     pub owned_spec: Option<usize>,
-    /// About how many bytes of memory it takes, if all of it is kept ([`crate::interest`]).
+    /// About how many bytes of memory it takes, if all of it is kept ([`crate::retention`]).
     pub memory: usize,
     /// What only its kind has.
     pub body: Body,
@@ -85,7 +85,7 @@ pub enum Body {
     ControllerRevision(RevisionBody),
     /// Of an OperationJob.
     OperationJob(JobBody),
-    /// Of an object of a namespace of which as much is kept as may be ([`crate::interest`]): only how it has opted in.
+    /// Of an object of a namespace of which as much is kept as may be ([`crate::retention`]): only how it has opted in.
     Omitted(OptIn),
 }
 
@@ -167,7 +167,13 @@ impl Object {
     #[must_use]
     pub fn unknown_opt_in(&self) -> Option<&str> {
         let word = self.annotations.get(annotations::UPDATE)?;
-        (self.opt_in() == OptIn::No).then_some(word)
+        (self.opt_in() == OptIn::No && !self.is_kept_out()).then_some(word)
+    }
+
+    /// Its owner wants it to be updated natively, whatever its namespace says.
+    #[must_use]
+    pub fn is_kept_out(&self) -> bool {
+        self.annotations.get(annotations::UPDATE).is_some_and(|word| word == names::UPDATE_NATIVE)
     }
 
     /// Whether its pods may be made anew for a change that can't be made in place: its owner allows it, and holds it by nothing of his own.

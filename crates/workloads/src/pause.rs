@@ -55,10 +55,10 @@ impl Object {
     /// Who wants that no operation of its pods begins. An annotation that is not understood stops, too: it was meant as a brake.
     #[must_use]
     pub fn pause(&self) -> Option<Pause> {
-        let wish = self.annotations.get(annotations::PAUSED).map(String::as_str);
+        let wanted = self.annotations.get(annotations::PAUSED).map(String::as_str);
         let deployment = self.deployment();
-        match wish {
-            // Its pods go, whatever was wished.
+        match wanted {
+            // Its pods go, whatever was wanted.
             _ if self.deleting => None,
             Some(value) if value != PAUSED_FALSE => Some(Pause::Annotation),
             _ if deployment.is_some_and(|each| each.is_paused_by_reloader()) => Some(Pause::Reloader),

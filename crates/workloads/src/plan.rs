@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use crate::because::Because;
 use crate::halted::judged_bad;
-use crate::intent::PodWish;
+use crate::intent::DesiredOperation;
 use crate::object::Object;
 use crate::opt_in::OptIn;
 use crate::write::Write;
@@ -37,6 +37,9 @@ pub enum Stage {
 }
 
 impl Stage {
+    /// [`Self::name`] of each that a workload that has opted in can be at.
+    pub const NAMES: [&str; 7] = ["Idle", "Native", "Rolling", "Finishing", "SteppingAside", "Refused", "Halted"];
+
     /// In one word, as the metric `hitless_workloads` has it.
     #[must_use]
     pub const fn name(&self) -> &'static str {
@@ -55,7 +58,7 @@ impl Stage {
 
 /// When a companion pod tries a workload's next version before its own pods get it (docs/contract.md#companion-pod).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CompanionWish {
+pub enum CompanionPolicy {
     /// Where it has a single pod.
     #[default]
     Auto,
@@ -65,7 +68,7 @@ pub enum CompanionWish {
     Never,
 }
 
-impl CompanionWish {
+impl CompanionPolicy {
     /// What is not understood is as good as absent.
     #[must_use]
     pub fn of(root: &Object) -> Self {
@@ -91,7 +94,7 @@ pub struct Plan {
     /// The next writes to the workload's objects, each independent of the others but where it says so.
     pub writes: Vec<Write>,
     /// Pods that may be operated now, and those that would be but for an obstacle.
-    pub wishes: Vec<PodWish>,
+    pub desired: Vec<DesiredOperation>,
     /// Revision that pods are brought to, or are at.
     pub target: String,
     /// Value of the label `controller-revision-hash` of pods at the target, where the workload's kind goes by it.
@@ -121,7 +124,7 @@ pub struct Plan {
     /// Connections of a pod that were cut off when it became not Ready (annotation `hitless.dev/losses`).
     pub losses: Option<String>,
     /// When a companion pod tries its next version first (annotation `hitless.dev/companion`).
-    pub companion: CompanionWish,
+    pub companion: CompanionPolicy,
     /// What became of the last one (annotation `hitless.dev/tried`).
     pub tried: Option<String>,
     /// When to look again though nothing changes.
@@ -137,7 +140,7 @@ impl Plan {
             stage: Stage::NotOurs,
             permanent: false,
             writes: Vec::new(),
-            wishes: Vec::new(),
+            desired: Vec::new(),
             target: String::new(),
             target_label: None,
             judged_bad: judged_bad(root),
@@ -152,7 +155,7 @@ impl Plan {
             gaps: root.annotations.get(annotations::GAP).cloned(),
             gaps_to_ready: root.annotations.get(annotations::GAP_TO_READY).cloned(),
             losses: root.annotations.get(annotations::LOSSES).cloned(),
-            companion: CompanionWish::of(root),
+            companion: CompanionPolicy::of(root),
             tried: root.annotations.get(annotations::TRIED).cloned(),
             wake_at: None,
         }

@@ -9,7 +9,7 @@
 //! to be leaving: once it is gone, somebody may have made it anew. An id that is given up goes once the API server says that its pod
 //! is not there.
 //!
-//! Files import downwards only: first what is data (`spec`, `record`, `journal`, `roster`), then [`Facts`], then the phases in their
+//! Files import downwards only: first what is data (`spec`, `record`, `journal`, `instances`), then [`Facts`], then the phases in their
 //! order (`surge`, `scale`, `update`), then the writes, and [`plan`](mod@plan) on top. Nothing here knows a kind.
 
 pub(crate) mod claim;
@@ -19,6 +19,7 @@ mod departures;
 pub(crate) mod dress;
 mod facts;
 mod follow;
+mod instances;
 mod journal;
 pub(crate) mod naming;
 mod plan;
@@ -27,7 +28,6 @@ pub(crate) mod pods;
 pub(crate) mod policy;
 mod record;
 mod revisions;
-mod roster;
 mod rules;
 mod scale;
 mod spec;
@@ -40,11 +40,11 @@ mod writes;
 pub(crate) use claims::Claims;
 pub(crate) use dress::{Change, Dress};
 pub(crate) use facts::Facts;
+pub(crate) use instances::{Instance, Instances};
 pub(crate) use journal::Journal;
 pub(crate) use plan::{Plan, advance, dissolve, still};
 pub(crate) use record::{Marks, Pair, Record};
 pub(crate) use revisions::Revisions;
-pub(crate) use roster::{Instance, Roster};
 pub(crate) use rules::{Member, Rules};
 pub(crate) use spec::{Delays, Ids, Limits, Names, PodNames, Reasons, Spec};
 pub(crate) use tell::warning;

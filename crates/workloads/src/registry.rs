@@ -29,7 +29,7 @@ use crate::world::World;
 /// All kinds. A new one is a folder in `kinds`, a line in [`crate::object::Body`] and a line here.
 pub const KINDS: &[&dyn Kind] = &[&Deployments, &StatefulSets, &DaemonSets, &CollaSets, &PodDecorations, &CloneSets];
 
-/// All kinds of requests. Of two wishes for one pod the earlier kind's comes first.
+/// All kinds of requests. Of two operations that are wanted of one pod the earlier kind's comes first.
 pub const REQUESTS: &[&dyn RequestKind] = &[&Restarts, &OperationJobs, &Foreign];
 
 /// The kind of workload that has these objects as its own.

@@ -1,4 +1,4 @@
-//! The second seam: who else wishes something for pods, beside their workloads.
+//! The second seam: who else wants something for pods, beside their workloads.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashMap};
@@ -12,7 +12,7 @@ use serde::de::Error as _;
 use serde_json::Value;
 
 use crate::component::Component;
-use crate::intent::PodWish;
+use crate::intent::DesiredOperation;
 use crate::kind::Resource;
 use crate::object::{Object, ReadError};
 use crate::plan::Plan;
@@ -71,22 +71,22 @@ impl<'s, 'a> RequestContext<'s, 'a> {
     }
 }
 
-/// What became of a wish in this round.
+/// What became of a desired operation in this round.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fate {
+pub struct OperationFailure {
     /// In CamelCase.
     pub reason: String,
     /// For people.
     pub text: String,
 }
 
-/// What became of wishes in this round, for pods by their uid.
+/// What became of desired operations in this round, for pods by their uid.
 #[derive(Clone, Debug, Default)]
-pub struct Fates {
+pub struct OperationFailures {
     /// Pods that can't be operated as long as they are as they are.
-    pub never: HashMap<String, Fate>,
+    pub never: HashMap<String, OperationFailure>,
     /// Operations that have ended badly, by the pod and the token that they were to record.
-    pub failed: HashMap<(String, String), Fate>,
+    pub failed: HashMap<(String, String), OperationFailure>,
 }
 
 /// What is to be written and said of requests.
@@ -131,13 +131,13 @@ pub trait RequestKind: Sync {
         Err(ReadError { kind: of.clone(), error: serde_json::Error::custom("no request has such objects") })
     }
 
-    /// What is wished now.
-    fn wishes(&self, context: &RequestContext<'_, '_>) -> Vec<PodWish>;
+    /// What is wanted now.
+    fn desired(&self, context: &RequestContext<'_, '_>) -> Vec<DesiredOperation>;
 
-    /// Whether the grant carries out a request of this kind that is still wished. `pod` is its pod, if it is there.
+    /// Whether the grant carries out a request of this kind that is still wanted. `pod` is its pod, if it is there.
     fn wants(&self, grant: &Grant, pod: Option<&PodView>, context: &RequestContext<'_, '_>) -> bool;
 
-    /// Whether it comes before what the pod's workload wishes. Otherwise it goes along with that, or waits for it.
+    /// Whether it comes before what the pod's workload wants. Otherwise it goes along with that, or waits for it.
     fn goes_first(&self) -> bool {
         false
     }
@@ -150,8 +150,8 @@ pub trait RequestKind: Sync {
     }
 
     /// What is to be written and said of its objects.
-    fn report(&self, context: &RequestContext<'_, '_>, fates: &Fates) -> Reports {
-        let _ = (context, fates);
+    fn report(&self, context: &RequestContext<'_, '_>, failures: &OperationFailures) -> Reports {
+        let _ = (context, failures);
         Reports::default()
     }
 }

@@ -1,4 +1,4 @@
-//! Who else wishes something for pods, beside their workloads. One file or folder a kind of request.
+//! Who else wants something for pods, beside their workloads. One file or folder a kind of request.
 
 pub mod foreign;
 pub mod operation_job;

@@ -3,7 +3,7 @@
 
 pub(crate) mod keys;
 mod own;
-mod wish;
+mod policy;
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use hitless_api::pod::PodView;
 
 use keys::{KEYS, PREFIXES, Says, is_read_here};
 pub use own::{Broken, OwnList};
-pub use wish::RestartsWish;
+pub use policy::RestartsPolicy;
 
 use crate::annotations::Annotations;
 use crate::because::{Because, Cause};
@@ -26,7 +26,7 @@ use crate::template::Template;
 
 /// What a workload's owner is told of what he says of restarts, for as long as it holds.
 pub(crate) fn notes(workload: &Object, resource: &Resource) -> impl Iterator<Item = EventNote> {
-    OwnList::notes(workload, resource).chain(RestartsWish::note(workload, resource))
+    OwnList::notes(workload, resource).chain(RestartsPolicy::note(workload, resource))
 }
 
 /// What becomes of a change.
@@ -53,7 +53,7 @@ impl fmt::Display for Way {
 /// Which annotations of a workload's template are restart annotations, and what a change of them needs.
 #[derive(Clone, Debug)]
 pub struct RestartAnnotations {
-    wish: RestartsWish,
+    wanted: RestartsPolicy,
     /// Its owner lets its pods be made anew.
     may_have_new_pods: bool,
     own: OwnList,
@@ -67,7 +67,7 @@ impl RestartAnnotations {
     #[must_use]
     pub fn of(workload: &Object, template: &Template) -> Self {
         Self {
-            wish: RestartsWish::of(workload),
+            wanted: RestartsPolicy::of(workload),
             may_have_new_pods: workload.may_have_new_pods(),
             own: OwnList::of(workload),
             readers: downward::readers(template.content(), Metadata::Annotations),
@@ -95,12 +95,12 @@ impl RestartAnnotations {
             if let Some(reader) = self.readers.iter().find(|reader| reader.reads(key)) {
                 return Some(Because::annotation(key, &format!(", because {} reads it", reader.field)));
             }
-            match self.wish {
-                RestartsWish::Containers => None,
-                RestartsWish::Pods => {
+            match self.wanted {
+                RestartsPolicy::Containers => None,
+                RestartsPolicy::Pods => {
                     Some(Because::new_pods(&format!("{}: {RESTARTS_PODS} of the workload", names::RESTARTS)))
                 }
-                RestartsWish::Auto => {
+                RestartsPolicy::Auto => {
                     let kept = self.once.iter().find_map(|each| each.keeps_from(says, key));
                     kept.or_else(|| self.reload.as_ref().filter(|_| says == Says::Reload)?.new_pods_for(to.value(key)?))
                 }
@@ -116,9 +116,9 @@ impl RestartAnnotations {
             Says::Restart | Says::ConfigChanged => true,
             Says::Reload => false,
         };
-        let is_auto = match self.wish {
-            RestartsWish::Auto => self.may_have_new_pods,
-            RestartsWish::Containers | RestartsWish::Pods => false,
+        let is_auto = match self.wanted {
+            RestartsPolicy::Auto => self.may_have_new_pods,
+            RestartsPolicy::Containers | RestartsPolicy::Pods => false,
         };
         let mut changed = from.differing(&to.shape().annotations);
         changed.find(|key| is_auto && self.says(key).is_some_and(is_meant))?;
@@ -132,11 +132,11 @@ impl RestartAnnotations {
     /// What becomes of a restart of a workload that has this, by an annotation that says so.
     pub(crate) fn way(&self, each: &OncePerPod, says: Says) -> Way {
         let is_injected = matches!(each, OncePerPod::Injected { .. });
-        let is_kept = match self.wish {
-            RestartsWish::Containers => false,
-            RestartsWish::Pods => true,
+        let is_kept = match self.wanted {
+            RestartsPolicy::Containers => false,
+            RestartsPolicy::Pods => true,
             // See `asks_admission`: where no pod may be made anew it is done in place.
-            RestartsWish::Auto => each.keeps_from(says, "").is_some() || (is_injected && self.may_have_new_pods),
+            RestartsPolicy::Auto => each.keeps_from(says, "").is_some() || (is_injected && self.may_have_new_pods),
         };
         match (is_kept, self.may_have_new_pods) {
             (false, _) => Way::InPlace,

@@ -131,7 +131,7 @@ impl Left {
     fn settle(&mut self) {
         for _ in 0..9 {
             let plan = self.plan();
-            assert_eq!(plan.wishes, [], "no pod is operated");
+            assert_eq!(plan.desired, [], "no pod is operated");
             let writes: Vec<_> = plan.writes.iter().filter(|write| !write.is_confirmation()).collect();
             if writes.is_empty() {
                 return;
@@ -199,9 +199,9 @@ fn pods_with_a_decoration_of_kuperators_are_taken_over_and_a_changed_image_goes_
     let made = carry_out(&create, None, "200", "2026-11-23T00:00:00Z").unwrap().unwrap();
     left.objects.insert(("ControllerRevision".to_owned(), create.on.name.clone()), made);
     let plan = left.plan();
-    assert_eq!(plan.wishes.len(), 3);
-    for wish in &plan.wishes {
-        let operation = &wish.intent.as_ref().unwrap().operation;
+    assert_eq!(plan.desired.len(), 3);
+    for wanted in &plan.desired {
+        let operation = &wanted.intent.as_ref().unwrap().operation;
         let containers: Vec<&str> = operation.containers.keys().map(String::as_str).collect();
         assert_eq!((containers, operation.labels.len()), (vec!["log"], 1), "{operation:?}");
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use hitless_api::lifecycle::{self, PROTECTION, SERVICE_AVAILABLE, SERVICE_READY, Step, permission};
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, PostCheck};
-use hitless_workloads::lifecycle::{Known, next};
+use hitless_workloads::lifecycle::{OperationContext, next};
 use hitless_workloads::{Request, foreign};
 use hitless_world::carry_out;
 use jiff::{SignedDuration, Timestamp};
@@ -102,7 +102,8 @@ impl Scene {
 
     /// The next write, carried out; its verb.
     fn step(&mut self) -> Option<&'static str> {
-        let known = Known { grant: self.grant.as_ref(), in_colla_set: self.in_colla_set, leaves: self.leaves };
+        let known =
+            OperationContext { grant: self.grant.as_ref(), in_colla_set: self.in_colla_set, leaves: self.leaves };
         let write = next(&self.view(), known, |by| by != "Service/shop/gone", self.now)?;
         self.now += SignedDuration::from_secs(1);
         if matches!(write.request, Request::Delete(_)) {
@@ -141,7 +142,7 @@ fn an_operation_goes_through_upstreams_labels_in_upstreams_order() {
     scene.begin("x", "update");
     scene.settle();
     scene.assert(&["service-available", "operating/x", "operation-type/x", "pre-check/x"]);
-    assert!(foreign::is_wished(&scene.view()));
+    assert!(foreign::is_wanted(&scene.view()));
     // Reserved and granted: one write.
     scene.grant(None);
     assert_eq!(scene.step(), Some("lifecycle-labels"));
@@ -207,7 +208,7 @@ fn what_is_taken_back_is_gone_and_a_permission_with_the_last_of_its_type() {
     assert!(scene.labels().contains("operation-permission/update"), "y has that type, too");
     assert!(!scene.labels().iter().any(|label| label.ends_with("/x")), "{:?}", scene.labels());
     scene.label(&Step::UndoOperationType.key("y"), "update");
-    assert!(!foreign::is_wished(&scene.view()));
+    assert!(!foreign::is_wanted(&scene.view()));
     scene.settle();
     scene.assert(&["service-available"]);
     // Who finishes before it was allowed to operate has taken it back, too.
@@ -325,7 +326,7 @@ fn nothing_is_deleted_or_begun_for_others_beside_the_cluster_and_hitless() {
         scene.label(lifecycle::TO_DELETE, "true");
         scene.begin("x", "update");
         let before = scene.labels();
-        assert!(!foreign::is_wished(&scene.view()), "it would be drained");
+        assert!(!foreign::is_wanted(&scene.view()), "it would be drained");
         assert_eq!(scene.settle(), Vec::<&str>::new());
         assert_eq!(scene.labels(), before);
         // Nor where an earlier version has left labels.

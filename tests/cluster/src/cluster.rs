@@ -1,22 +1,21 @@
 //! Bringing a cluster up, opening one that is up, and using it.
 
+mod start;
+
 use std::fs::{self, File};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::cgroup::Hierarchies;
-use crate::control_plane::{ADMIN, AUDIT_LOG, ControlPlane, enter};
-use crate::image::{Image, ImageSpec};
+use crate::control_plane::{ADMIN, AUDIT_LOG, enter};
+use crate::image::Image;
 use crate::node::Node;
 use crate::part::Parts;
-use crate::pki::Pki;
 use crate::state::{self, State, Summary};
 use crate::{
-    Error, IpFamily, Kubernetes, Place, Progress, Registry, Result, Tools, Write, address, audit, down,
+    Error, IpFamily, Options, Place, Progress, Registry, Result, Tools, Write, address, audit, down,
     missing_requirements, network, packages, run, workspace,
 };
 
@@ -30,10 +29,8 @@ pub struct UpOptions {
     pub name: String,
     /// How many nodes, 1 to 100; they are called n1, n2, ….
     pub nodes: u8,
-    /// Its version of Kubernetes.
-    pub kubernetes: Kubernetes,
-    /// The addresses of nodes, pods and Services.
-    pub ip_family: IpFamily,
+    /// What it is made of.
+    pub options: Options,
 }
 
 /// A cluster that is up.
@@ -41,7 +38,7 @@ pub struct UpOptions {
 pub struct Cluster {
     name: String,
     nodes: u8,
-    ip_family: IpFamily,
+    options: Options,
     directory: PathBuf,
     tools: Tools,
     parts: Parts,
@@ -59,8 +56,8 @@ impl Cluster {
             return Err(Error::Invalid(message));
         }
         check_machine()?;
-        packages::ensure_for_running(progress)?;
-        let tools = Tools::ensure(options.kubernetes, progress)?;
+        packages::ensure_for_options(options.options, progress)?;
+        let tools = Tools::ensure(options.options, progress)?;
         let _lock = lock(&options.name)?;
         if let Some(cluster) = Self::existing(options, &tools)? {
             progress(&format!("cluster {} is already up", options.name));
@@ -73,7 +70,7 @@ impl Cluster {
         let cluster = Self {
             name: options.name.clone(),
             nodes: options.nodes,
-            ip_family: options.ip_family,
+            options: options.options,
             directory,
             tools,
             parts,
@@ -81,14 +78,13 @@ impl Cluster {
         let mut state = State {
             name: cluster.name.clone(),
             nodes: cluster.nodes,
-            kubernetes: options.kubernetes,
-            ip_family: cluster.ip_family,
+            options: cluster.options,
             created: Timestamp::now(),
             complete: false,
             tools: cluster.tools.clone(),
         };
         state.write()?;
-        cluster.start(options.kubernetes, progress)?;
+        cluster.start(progress)?;
         state.complete = true;
         state.write()?;
         Ok(cluster)
@@ -129,28 +125,34 @@ impl Cluster {
         (1..=self.nodes).map(|index| format!("n{index}")).collect()
     }
 
+    /// What it is made of.
+    #[must_use]
+    pub fn options(&self) -> Options {
+        self.options
+    }
+
     /// The addresses of nodes, pods and Services.
     #[must_use]
     pub fn ip_family(&self) -> IpFamily {
-        self.ip_family
+        self.options.ip_family
     }
 
     /// The control plane's address, of the family of `status.podIP`.
     #[must_use]
     pub fn control_plane(&self) -> IpAddr {
-        self.ip_family.first().control_plane()
+        self.ip_family().first().control_plane()
     }
 
     /// The address in the network outside of the cluster, of the family of `status.podIP`: see [`Place::Outside`].
     #[must_use]
     pub fn outside(&self) -> IpAddr {
-        self.ip_family.first().outside()
+        self.ip_family().first().outside()
     }
 
     /// A host's own address, of the family of `status.podIP`.
     #[must_use]
     pub fn loopback(&self) -> IpAddr {
-        self.ip_family.first().loopback()
+        self.ip_family().first().loopback()
     }
 
     /// The administrator's kubeconfig. It is of use only inside the cluster's network namespaces.
@@ -277,7 +279,7 @@ impl Cluster {
 
     /// Its image registry, which is reached from the control plane's namespace.
     pub(crate) fn registry(&self) -> Registry {
-        Registry::at(self.ip_family.first().registry())
+        Registry::at(self.ip_family().first().registry())
     }
 
     /// Where [`Cluster::provide`] puts programs.
@@ -288,8 +290,8 @@ impl Cluster {
     fn of(state: State) -> Result<Self> {
         let directory = state::directory(&state.name);
         let parts = Parts::of(&state.name, &directory)?;
-        let State { name, nodes, ip_family, tools, .. } = state;
-        Ok(Self { name, nodes, ip_family, directory, tools, parts })
+        let State { name, nodes, options, tools, .. } = state;
+        Ok(Self { name, nodes, options, directory, tools, parts })
     }
 
     /// The cluster of that name if it is complete and well; none if it must be made (again).
@@ -305,16 +307,10 @@ impl Cluster {
                 state.name, state.nodes
             )));
         }
-        if state.kubernetes != options.kubernetes {
+        if state.options != options.options {
             return Err(Error::Invalid(format!(
-                "cluster {0} is up with Kubernetes {1}; `cargo xtask cluster down --name {0}` removes it",
-                state.name, state.kubernetes
-            )));
-        }
-        if state.ip_family != options.ip_family {
-            return Err(Error::Invalid(format!(
-                "cluster {0} is up with {1} addresses; `cargo xtask cluster down --name {0}` removes it",
-                state.name, state.ip_family
+                "cluster {0} is up with {1}; `cargo xtask cluster down --name {0}` removes it",
+                state.name, state.options
             )));
         }
         if state.tools != *tools {
@@ -326,55 +322,6 @@ impl Cluster {
         let cluster = Self::of(state)?;
         cluster.check()?;
         Ok(Some(cluster))
-    }
-
-    fn start(&self, kubernetes: Kubernetes, progress: Progress<'_>) -> Result<()> {
-        self.parts.prepare()?;
-        Hierarchies::find()?.make(&self.name, self.nodes)?;
-        network::make(&self.name, self.nodes, self.ip_family)?;
-        let pki = Pki::make(&self.directory.join("pki"))?;
-        let (cluster, ip_family, directory) = (self.name.as_str(), self.ip_family, self.directory.as_path());
-        let (tools, parts) = (&self.tools, &self.parts);
-        let control_plane = ControlPlane { cluster, kubernetes, ip_family, directory, tools, parts };
-        let node = |index| Node { cluster, index, ip_family, directory, tools, parts };
-        let nodes: Vec<Node> = (1..=self.nodes).map(node).collect();
-        progress("starting etcd, kube-apiserver and the image registry");
-        control_plane.certificates(&pki)?;
-        control_plane.start()?;
-        for node in &nodes {
-            node.start(&pki)?;
-        }
-        control_plane.wait_for_registry()?;
-        self.push_image("pause:1", &ImageSpec::from_binary(&tools.path("pause")?)?.build()?)?;
-        control_plane.wait_for_api_server(|arguments| self.kubectl(arguments))?;
-        progress(&format!("starting the controllers and {} nodes", self.nodes));
-        control_plane.start_controllers()?;
-        for node in &nodes {
-            node.join()?;
-        }
-        self.wait_until_usable()?;
-        nodes.iter().try_for_each(Node::wait_for_proxy)
-    }
-
-    /// Waits until pods can be made and scheduled.
-    fn wait_until_usable(&self) -> Result<()> {
-        let limit = Duration::from_mins(1);
-        let nodes: Vec<String> = self.node_names().iter().map(|name| format!("node/{name}")).collect();
-        let ready: Vec<&str> = ["wait", "--for=condition=Ready", "--timeout=60s"]
-            .into_iter()
-            .chain(nodes.iter().map(String::as_str))
-            .collect();
-        // It waits by itself for a node to become ready, but not for it to appear.
-        for (what, arguments) in [
-            ("all nodes", &ready[..]),
-            ("the default service account", &["get", "serviceaccount", "--namespace=default", "default"]),
-        ] {
-            run::until(what, limit, || {
-                self.check()?;
-                Ok(self.kubectl(arguments).map_err(|error| error.to_string()))
-            })?;
-        }
-        Ok(())
     }
 
     /// The reason behind an error: a dead part, if there is one.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::address::{API_SERVER_PORT, Family};
 use crate::part::Parts;
 use crate::pki::Pki;
-use crate::{Error, IpFamily, Kubernetes, Place, Result, Tools, http, network, run};
+use crate::{Error, IpFamily, Options, Place, PodNetwork, Result, Tools, flannel, http, network, run};
 
 /// The audit log in a cluster's directory.
 pub(crate) const AUDIT_LOG: &str = "log/audit.jsonl";
@@ -30,8 +30,7 @@ rules:
 /// Everything needed to start parts in the control plane's namespace.
 pub(crate) struct ControlPlane<'a> {
     pub(crate) cluster: &'a str,
-    pub(crate) kubernetes: Kubernetes,
-    pub(crate) ip_family: IpFamily,
+    pub(crate) options: Options,
     pub(crate) directory: &'a Path,
     pub(crate) tools: &'a Tools,
     pub(crate) parts: &'a Parts,
@@ -40,7 +39,8 @@ pub(crate) struct ControlPlane<'a> {
 impl ControlPlane<'_> {
     /// Makes the certificates of the control plane and its users, and their kubeconfigs.
     pub(crate) fn certificates(&self, pki: &Pki) -> Result<()> {
-        let addresses = self.ip_family.each().iter().flat_map(|family| [family.control_plane(), family.api_service()]);
+        let addresses =
+            self.options.ip_family.each().iter().flat_map(|family| [family.control_plane(), family.api_service()]);
         let names = ["127.0.0.1", "kubernetes", "kubernetes.default", "kubernetes.default.svc"].map(str::to_owned);
         let hosts: Vec<String> = addresses.map(|address| address.to_string()).chain(names).collect();
         pki.issue("apiserver", "kube-apiserver", None, &hosts)?;
@@ -51,9 +51,13 @@ impl ControlPlane<'_> {
             ("scheduler", "system:kube-scheduler", None),
             ("proxy", "system:kube-proxy", None),
         ];
-        for (name, user, group) in users {
+        let of_network = match self.options.network {
+            PodNetwork::Bridge => None,
+            PodNetwork::Flannel => Some((flannel::USER, flannel::USER, None)),
+        };
+        for (name, user, group) in users.into_iter().chain(of_network) {
             pki.issue(name, user, group, &[])?;
-            pki.kubeconfig(name, api_server(self.ip_family), &self.directory.join(format!("{name}.conf")))?;
+            pki.kubeconfig(name, api_server(self.options.ip_family), &self.directory.join(format!("{name}.conf")))?;
         }
         Ok(())
     }
@@ -71,7 +75,7 @@ impl ControlPlane<'_> {
         manager.arg(self.flag("kubeconfig", "controller-manager.conf"));
         manager.arg(self.flag("service-account-private-key-file", "pki/sa.key"));
         manager.arg(self.flag("root-ca-file", "pki/ca.crt"));
-        manager.arg(format!("--cluster-cidr={}", self.ip_family.list(Family::cluster)));
+        manager.arg(format!("--cluster-cidr={}", self.options.ip_family.list(Family::cluster)));
         manager.args(["--allocate-node-cidrs=false", "--use-service-account-credentials", "--leader-elect=false"]);
         self.parts.start("kube-controller-manager", &manager)?;
         let mut scheduler = self.command("kube-scheduler")?;
@@ -84,7 +88,7 @@ impl ControlPlane<'_> {
         network::inside(self.cluster, Place::ControlPlane, || {
             run::until("the image registry", Duration::from_secs(15), || {
                 self.parts.alive("registry")?;
-                Ok(http::request(self.ip_family.first().registry(), "GET", "/v2/", "", &[])
+                Ok(http::request(self.options.ip_family.first().registry(), "GET", "/v2/", "", &[])
                     .map_err(|error| error.to_string()))
             })
         })?
@@ -93,7 +97,7 @@ impl ControlPlane<'_> {
 
     /// Waits until the API server serves.
     pub(crate) fn wait_for_api_server(&self, kubectl: impl Fn(&[&str]) -> Result<String> + Sync) -> Result<()> {
-        let target = api_server(self.ip_family);
+        let target = api_server(self.options.ip_family);
         let limit = Duration::from_mins(1);
         let check = || {
             self.parts.alive("etcd")?;
@@ -113,7 +117,7 @@ impl ControlPlane<'_> {
         let mut registry = self.command("registry")?;
         registry
             .arg("--address")
-            .arg(self.ip_family.first().registry().to_string())
+            .arg(self.options.ip_family.first().registry().to_string())
             .arg("--directory")
             .arg(self.directory.join("registry"));
         self.parts.start("registry", &registry)
@@ -136,10 +140,10 @@ impl ControlPlane<'_> {
         fs::write(&policy, AUDIT_POLICY).map_err(Error::file("write", policy))?;
         let mut server = self.command("kube-apiserver")?;
         server.args(["--etcd-servers=http://127.0.0.1:2379", "--allow-privileged=true"]);
-        server.arg(format!("--bind-address={}", self.ip_family.unspecified()));
+        server.arg(format!("--bind-address={}", self.options.ip_family.unspecified()));
         server.arg(format!("--secure-port={API_SERVER_PORT}"));
-        server.arg(format!("--advertise-address={}", self.ip_family.first().control_plane()));
-        server.arg(format!("--service-cluster-ip-range={}", self.ip_family.list(Family::services)));
+        server.arg(format!("--advertise-address={}", self.options.ip_family.first().control_plane()));
+        server.arg(format!("--service-cluster-ip-range={}", self.options.ip_family.list(Family::services)));
         let files = [
             ("client-ca-file", "pki/ca.crt"),
             ("tls-cert-file", "pki/apiserver.crt"),
@@ -157,7 +161,7 @@ impl ControlPlane<'_> {
         server.args(["--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction"]);
         // Node names cannot be resolved here; and webhooks are reached at their pods: there is no kube-proxy here.
         server.args(["--kubelet-preferred-address-types=InternalIP", "--enable-aggregator-routing=true"]);
-        server.arg("--profiling=false").args(self.kubernetes.api_server_flags());
+        server.arg("--profiling=false").args(self.options.kubernetes.api_server_flags());
         self.parts.start("kube-apiserver", &server)
     }
 

@@ -1,15 +1,15 @@
 //! Which families of addresses a cluster has.
 
 use std::fmt;
-use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
 use crate::address::Family;
+use crate::named::named;
 
 /// The addresses of nodes, pods and Services.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(try_from = "String", into = "String")]
 pub enum IpFamily {
     /// IPv4 alone.
     #[default]
@@ -21,7 +21,7 @@ pub enum IpFamily {
 }
 
 impl IpFamily {
-    const ALL: [(Self, &str); 3] = [(Self::Ipv4, "ipv4"), (Self::Ipv6, "ipv6"), (Self::Dual, "dual")];
+    pub(crate) const ALL: [(Self, &str); 3] = [(Self::Ipv4, "ipv4"), (Self::Ipv6, "ipv6"), (Self::Dual, "dual")];
 
     /// How many families these are.
     #[must_use]
@@ -59,36 +59,11 @@ impl IpFamily {
     }
 }
 
-impl FromStr for IpFamily {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let known = Self::ALL.iter().find(|(_, name)| *name == text);
-        known.map(|(family, _)| *family).ok_or_else(|| {
-            let names: Vec<&str> = Self::ALL.iter().map(|(_, name)| *name).collect();
-            format!("there is no family {text}; there are {}", names.join(", "))
-        })
-    }
-}
-
-impl fmt::Display for IpFamily {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = Self::ALL.iter().find(|(family, _)| family == self).map_or("", |(_, name)| *name);
-        formatter.write_str(name)
-    }
-}
+named!(IpFamily, "family of addresses");
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_family_has_a_name_and_others_are_refused_with_a_list() {
-        for (family, name) in IpFamily::ALL {
-            assert_eq!((name.parse(), family.to_string()), (Ok(family), name.to_owned()));
-        }
-        assert!("ipv5".parse::<IpFamily>().unwrap_err().contains("ipv4, ipv6, dual"));
-    }
 
     #[test]
     fn settings_of_a_dual_cluster_name_ipv4_first_and_its_programs_listen_for_both() {

@@ -1,12 +1,12 @@
 //! Which version of Kubernetes a cluster has.
 
-use std::fmt;
-use std::str::FromStr;
-
 use serde::{Deserialize, Serialize};
+
+use crate::named::named;
 
 /// A version that there is a Go module for in `modules`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub enum Kubernetes {
     /// 1.36, which everything is tested on.
     #[default]
@@ -17,11 +17,24 @@ pub enum Kubernetes {
     V1_35,
     /// 1.35 with mutating admission policies switched on, as `v1beta1`.
     V1_35Beta,
+    /// 1.34, whose API server has no mutating admission policies.
+    V1_34,
+    /// 1.34 with mutating admission policies switched on, as `v1beta1`.
+    V1_34Beta,
+    /// 1.33, whose API server has no mutating admission policies that hitless could use: `v1alpha1` only.
+    V1_33,
 }
 
 impl Kubernetes {
-    const ALL: [(Self, &str); 4] =
-        [(Self::V1_36, "1.36"), (Self::V1_37, "1.37"), (Self::V1_35, "1.35"), (Self::V1_35Beta, "1.35-beta")];
+    pub(crate) const ALL: [(Self, &str); 7] = [
+        (Self::V1_36, "1.36"),
+        (Self::V1_37, "1.37"),
+        (Self::V1_35, "1.35"),
+        (Self::V1_35Beta, "1.35-beta"),
+        (Self::V1_34, "1.34"),
+        (Self::V1_34Beta, "1.34-beta"),
+        (Self::V1_33, "1.33"),
+    ];
 
     /// The directory of its Go module.
     pub(crate) const fn module(self) -> &'static str {
@@ -29,14 +42,16 @@ impl Kubernetes {
             Self::V1_36 => "kube",
             Self::V1_37 => "kube-1.37",
             Self::V1_35 | Self::V1_35Beta => "kube-1.35",
+            Self::V1_34 | Self::V1_34Beta => "kube-1.34",
+            Self::V1_33 => "kube-1.33",
         }
     }
 
     /// Flags that the API server needs beside those of every version.
     pub(crate) const fn api_server_flags(self) -> &'static [&'static str] {
         match self {
-            Self::V1_36 | Self::V1_37 | Self::V1_35 => &[],
-            Self::V1_35Beta => &[
+            Self::V1_36 | Self::V1_37 | Self::V1_35 | Self::V1_34 | Self::V1_33 => &[],
+            Self::V1_35Beta | Self::V1_34Beta => &[
                 "--feature-gates=MutatingAdmissionPolicy=true",
                 "--runtime-config=admissionregistration.k8s.io/v1beta1=true",
             ],
@@ -47,44 +62,25 @@ impl Kubernetes {
     #[must_use]
     pub const fn has_mutating_policies(self) -> bool {
         match self {
-            Self::V1_36 | Self::V1_37 | Self::V1_35Beta => true,
-            Self::V1_35 => false,
+            Self::V1_36 | Self::V1_37 | Self::V1_35Beta | Self::V1_34Beta => true,
+            Self::V1_35 | Self::V1_34 | Self::V1_33 => false,
         }
     }
 }
 
-impl FromStr for Kubernetes {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let known = Self::ALL.iter().find(|(_, name)| *name == text);
-        known.map(|(version, _)| *version).ok_or_else(|| {
-            let names: Vec<&str> = Self::ALL.iter().map(|(_, name)| *name).collect();
-            format!("there is no module for Kubernetes {text} in tests/cluster/modules; there are {}", names.join(", "))
-        })
-    }
-}
-
-impl fmt::Display for Kubernetes {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = Self::ALL.iter().find(|(version, _)| version == self).map_or("", |(_, name)| *name);
-        formatter.write_str(name)
-    }
-}
+named!(Kubernetes, "module in tests/cluster/modules for Kubernetes");
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn every_version_has_its_module_and_others_are_refused_by_name() {
+    fn every_version_has_its_module() {
         for (version, name) in Kubernetes::ALL {
-            assert_eq!((name.parse(), version.to_string()), (Ok(version), name.to_owned()));
             let go_mod = crate::workspace::modules().join(version.module()).join("go.mod");
             let text = std::fs::read_to_string(go_mod).unwrap();
             let minor = name.trim_end_matches("-beta");
             assert!(text.contains(&format!("require k8s.io/kubernetes v{minor}.")), "{name}");
         }
-        assert!("1.12".parse::<Kubernetes>().unwrap_err().contains("1.36, 1.37, 1.35, 1.35-beta"));
     }
 }

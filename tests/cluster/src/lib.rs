@@ -1,8 +1,8 @@
 //! A real Kubernetes of several nodes on one machine, for tests, the demo and the bench.
 //!
 //! Nothing is simulated: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, and on every node containerd,
-//! runc, kubelet and kube-proxy (nftables mode) run as they would on separate machines. They are built from the pinned
-//! Go modules in `modules/` and kept by version in `.cache/bin`.
+//! runc, kubelet and kube-proxy run as they would on separate machines. They are built from the pinned
+//! Go modules in `modules/` and kept by version in `.cache/bin`. [`Options`] are the stacks that people have.
 //!
 //! # Where things live
 //!
@@ -35,19 +35,25 @@ mod cluster;
 mod control_plane;
 mod down;
 mod error;
+mod flannel;
 mod http;
 pub mod image;
 mod ip_family;
 mod kubernetes;
 mod moment;
+mod named;
 mod network;
 mod node;
+mod options;
 mod packages;
 mod part;
 mod pki;
+mod pod_network;
+mod proxy;
 mod registry;
 mod requirements;
 mod run;
+mod runtime;
 mod state;
 mod tools;
 mod workspace;
@@ -59,9 +65,13 @@ pub use ip_family::IpFamily;
 pub use kubernetes::Kubernetes;
 pub use moment::parse_since;
 pub use network::Place;
-pub use packages::{ensure_for_fuzzing, ensure_for_running as ensure_packages};
+pub use options::Options;
+pub use packages::{ensure_for_fuzzing, ensure_for_running as ensure_packages, program_of};
+pub use pod_network::PodNetwork;
+pub use proxy::Proxy;
 pub use registry::{Fault, FaultGuard, Registry};
 pub use requirements::{Missing, missing_requirements};
+pub use runtime::Runtime;
 pub use state::{DeadPart, Summary};
 pub use tools::{Tools, helm};
 

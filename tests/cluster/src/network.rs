@@ -8,7 +8,7 @@ use std::process::Command;
 use nix::sched::{CloneFlags, setns};
 
 use crate::address::Family;
-use crate::{Error, IpFamily, Result, run};
+use crate::{Error, IpFamily, Options, PodNetwork, Result, run};
 
 /// Where in a cluster something runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +67,8 @@ fn inside_file<T: Send>(path: PathBuf, work: impl FnOnce() -> T + Send) -> Resul
 /// Makes the namespaces of a cluster and the wires between them.
 ///
 /// Both ends of every wire are made inside the namespaces: no interface of a cluster ever exists outside.
-pub(crate) fn make(cluster: &str, nodes: u8, ip_family: IpFamily) -> Result<()> {
+pub(crate) fn make(cluster: &str, nodes: u8, options: Options) -> Result<()> {
+    let ip_family = options.ip_family;
     let control = Place::ControlPlane.namespace(cluster);
     add(cluster, Place::ControlPlane, ip_family)?;
     ip(&format!("-n {control} link add br0 type bridge"))?;
@@ -77,7 +78,7 @@ pub(crate) fn make(cluster: &str, nodes: u8, ip_family: IpFamily) -> Result<()> 
     }
     make_outside(cluster, &control, ip_family)?;
     for index in 1..=nodes {
-        make_node(cluster, &control, index, nodes, ip_family)?;
+        make_node(cluster, &control, (index, nodes), options)?;
     }
     Ok(())
 }
@@ -97,7 +98,8 @@ fn make_outside(cluster: &str, control: &str, ip_family: IpFamily) -> Result<()>
     Ok(())
 }
 
-fn make_node(cluster: &str, control: &str, index: u8, nodes: u8, ip_family: IpFamily) -> Result<()> {
+fn make_node(cluster: &str, control: &str, (index, nodes): (u8, u8), options: Options) -> Result<()> {
+    let ip_family = options.ip_family;
     let node = Place::Node(index).namespace(cluster);
     add(cluster, Place::Node(index), ip_family)?;
     ip(&format!("-n {control} link add n{index} type veth peer name eth0 netns {node}"))?;
@@ -108,11 +110,21 @@ fn make_node(cluster: &str, control: &str, index: u8, nodes: u8, ip_family: IpFa
         give(&node, *family, own, "eth0")?;
         ip(&format!("-n {node} route add default via {}", family.control_plane()))?;
         ip(&format!("-n {control} route add {} via {own}", family.pods(index)))?;
-        for other in (1..=nodes).filter(|other| *other != index) {
+        let routed = match options.network {
+            PodNetwork::Bridge => nodes,
+            PodNetwork::Flannel => 0,
+        };
+        for other in (1..=routed).filter(|other| *other != index) {
             ip(&format!("-n {node} route add {} via {}", family.pods(other), family.node(other)))?;
         }
     }
     Ok(())
+}
+
+/// How the kernel of a place would send a packet there, as `ip route get` prints it.
+pub(crate) fn route(cluster: &str, place: Place, to: IpAddr) -> Result<String> {
+    let arguments = format!("-n {} route get {to}", place.namespace(cluster));
+    run::output(Command::new("ip").args(arguments.split_whitespace()))
 }
 
 /// Takes a node off the network, or puts it back: the other end of its wire goes down. Its routes stay.

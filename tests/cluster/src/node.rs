@@ -13,7 +13,7 @@ use crate::address::Family;
 use crate::control_plane::{api_server, enter};
 use crate::part::Parts;
 use crate::pki::Pki;
-use crate::{Error, IpFamily, Place, Result, Tools, http, network, run};
+use crate::{Error, Options, Place, PodNetwork, Result, Tools, flannel, http, network, run, runtime};
 
 /// Directories of the machine that are the node's own inside it, and what they are called in the node's files.
 ///
@@ -38,7 +38,7 @@ pub(crate) struct Node<'a> {
     pub(crate) cluster: &'a str,
     /// From 1.
     pub(crate) index: u8,
-    pub(crate) ip_family: IpFamily,
+    pub(crate) options: Options,
     /// The cluster's directory.
     pub(crate) directory: &'a Path,
     pub(crate) tools: &'a Tools,
@@ -59,12 +59,12 @@ impl Node<'_> {
     /// Makes the node's namespace and starts what needs no API server.
     pub(crate) fn start(&self, pki: &Pki) -> Result<()> {
         let user = format!("system:node:{}", self.name());
-        let addresses = self.ip_family.each().iter().map(|family| family.node(self.index).to_string());
+        let addresses = self.options.ip_family.each().iter().map(|family| family.node(self.index).to_string());
         let hosts: Vec<String> = addresses.chain([self.name()]).collect();
         pki.issue(&self.name(), &user, Some("system:nodes"), &hosts)?;
         pki.kubeconfig(
             &self.name(),
-            api_server(self.ip_family),
+            api_server(self.options.ip_family),
             &self.directory.join(format!("{}.conf", self.name())),
         )?;
         self.start_holder()?;
@@ -78,33 +78,36 @@ impl Node<'_> {
     pub(crate) fn join(&self) -> Result<()> {
         self.wait_for_containerd()?;
         let config = self.file("kubelet.json");
-        fs::write(&config, self.kubelet_config()).map_err(Error::file("write", &config))?;
+        self.write("kubelet.json", &self.kubelet_config())?;
         let mut kubelet = self.command("kubelet")?;
         kubelet.arg(format!("--config={}", config.display()));
         kubelet.arg(format!("--kubeconfig={}", self.directory.join(format!("{}.conf", self.name())).display()));
-        let addresses = self.ip_family.list(|family| family.node(self.index));
+        let addresses = self.options.ip_family.list(|family| family.node(self.index));
         kubelet.args([format!("--hostname-override={}", self.name()), format!("--node-ip={addresses}")]);
         self.parts.start(&self.part("kubelet"), &kubelet)?;
         let mut proxy = self.command("kube-proxy")?;
         proxy.arg(format!("--kubeconfig={}", self.directory.join("proxy.conf").display()));
-        let pods = self.ip_family.list(Family::cluster);
+        let pods = self.options.ip_family.list(Family::cluster);
         proxy.args([format!("--hostname-override={}", self.name()), format!("--cluster-cidr={pods}")]);
         // Conntrack's limit is the machine's, not the namespace's.
-        proxy.args(["--proxy-mode=nftables", "--conntrack-max-per-core=0", "--healthz-bind-address=127.0.0.1:10256"]);
+        proxy.arg(format!("--proxy-mode={}", self.options.proxy));
+        proxy.args(["--conntrack-max-per-core=0", "--healthz-bind-address=127.0.0.1:10256"]);
+        proxy.arg("--metrics-bind-address=127.0.0.1:10249");
         self.parts.start(&self.part("kube-proxy"), &proxy)
     }
 
-    /// Waits until Services answer on this node.
+    /// Waits until Services answer on this node, and makes sure that they do so in the wanted way.
     pub(crate) fn wait_for_proxy(&self) -> Result<()> {
         let what = format!("kube-proxy of {}", self.name());
+        let wanted = self.options.proxy.to_string();
         network::inside(self.cluster, Place::Node(self.index), || {
             run::until(&what, Duration::from_mins(1), || {
                 self.parts.alive(&self.part("kube-proxy"))?;
-                let answer = http::request(SocketAddr::from((Ipv4Addr::LOCALHOST, 10256)), "GET", "/healthz", "", &[]);
+                let answer = ask_proxy(10256, "/healthz").and_then(|_healthy| ask_proxy(10249, "/proxyMode"));
                 Ok(match answer {
-                    Ok(response) if response.status == 200 => Ok(()),
-                    Ok(response) => Err(response.body),
-                    Err(error) => Err(error.to_string()),
+                    Ok(mode) if mode == wanted => Ok(()),
+                    Ok(other) => Err(format!("it is in mode {other}, not {wanted}")),
+                    Err(error) => Err(error),
                 })
             })
         })?
@@ -125,7 +128,27 @@ impl Node<'_> {
     }
 
     fn write_containerd_config(&self) -> Result<()> {
-        let each = || self.ip_family.each().iter();
+        // `_default`: an image of whatever registry is looked for in the cluster's, which is the only one in reach.
+        let hosts = format!(
+            "server = \"http://{0}\"\n[host.\"http://{0}\"]\ncapabilities = [\"pull\", \"resolve\"]\n",
+            self.options.ip_family.first().registry()
+        );
+        self.write("certs.d/_default/hosts.toml", &hosts)?;
+        self.write("containerd.toml", &self.containerd_config()?)?;
+        match self.options.network {
+            PodNetwork::Bridge => self.write_cni_config(None),
+            // Only flannel knows what it leaves to pods, and before there is a network the node must not have pods.
+            PodNetwork::Flannel => {
+                let cni = self.file("cni");
+                fs::create_dir_all(&cni).map_err(Error::file("create", cni))
+            }
+        }
+    }
+
+    /// Tells containerd how pods are connected; the node becomes ready by that. `mtu` is the largest packet of pods, in bytes; none:
+    /// what the link has.
+    fn write_cni_config(&self, mtu: Option<u32>) -> Result<()> {
+        let each = || self.options.ip_family.each().iter();
         let ranges: Vec<Value> = each().map(|family| json!([{"subnet": family.pods(self.index)}])).collect();
         let routes: Vec<Value> = each().map(|family| json!({"dst": family.everywhere()})).collect();
         let conflist = json!({
@@ -134,65 +157,61 @@ impl Node<'_> {
             "plugins": [
                 {
                     "type": "bridge", "bridge": "cni0", "isGateway": true, "ipMasq": false, "hairpinMode": true,
+                    "mtu": mtu.unwrap_or_default(),
                     "ipam": {"type": "host-local", "ranges": ranges, "routes": routes},
                 },
-                {"type": "portmap", "capabilities": {"portMappings": true}},
+                {"type": "portmap", "capabilities": {"portMappings": true}, "backend": self.options.proxy},
             ],
         });
-        // `_default`: an image of whatever registry is looked for in the cluster's, which is the only one in reach.
-        let hosts = format!(
-            "server = \"http://{0}\"\n[host.\"http://{0}\"]\ncapabilities = [\"pull\", \"resolve\"]\n",
-            self.ip_family.first().registry()
-        );
-        let files = [
-            ("cni/10-pods.conflist", conflist.to_string()),
-            ("certs.d/_default/hosts.toml", hosts),
-            ("containerd.toml", self.containerd_config()?),
-        ];
-        for (name, text) in files {
-            let path = self.file(name);
-            if let Some(parent) = path.parent() {
-                fs::create_dir_all(parent).map_err(Error::file("create", parent))?;
-            }
-            fs::write(&path, text).map_err(Error::file("write", path))?;
+        self.write("cni/10-pods.conflist", &conflist.to_string())
+    }
+
+    /// Starts flannel, whose tunnel pods need, and lets pods onto the node. The Node must be there, with its subnets.
+    pub(crate) fn start_flannel(&self) -> Result<()> {
+        let configuration = "flannel.json";
+        self.write(configuration, &flannel::configuration(self.options))?;
+        let mut command = self.command("flannel")?;
+        command.arg("--kubeconfig-file").arg(self.directory.join(format!("{}.conf", flannel::USER)));
+        command.arg("--net-config-path").arg(self.file(configuration));
+        command.arg("--subnet-file").arg(Path::new("/run").join(flannel::SUBNET_FILE)).env("NODE_NAME", self.name());
+        self.parts.start(&self.part("flannel"), &command)?;
+        let alive = || self.parts.alive(&self.part("flannel")).map(drop);
+        let mtu = flannel::wait_for_mtu(&self.name(), &self.file("run").join(flannel::SUBNET_FILE), alive)?;
+        self.write_cni_config(Some(mtu))
+    }
+
+    /// Waits until the pods of another node are reached through the tunnel. Before, the default route leads there, too.
+    pub(crate) fn wait_for_tunnel(&self, other: u8) -> Result<()> {
+        let what = format!("the tunnel from {} to n{other}", self.name());
+        for family in self.options.ip_family.each() {
+            let address = flannel::first_address(&family.pods(other))?;
+            run::until(&what, Duration::from_mins(1), || {
+                self.parts.alive(&self.part("flannel"))?;
+                let route = network::route(self.cluster, Place::Node(self.index), address)?;
+                Ok(if route.contains(&format!(" dev {} ", flannel::LINK)) { Ok(()) } else { Err(route) })
+            })?;
         }
         Ok(())
     }
 
+    fn write(&self, name: &str, text: &str) -> Result<()> {
+        let path = self.file(name);
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent).map_err(Error::file("create", parent))?;
+        }
+        fs::write(&path, text).map_err(Error::file("write", path))
+    }
+
     fn containerd_config(&self) -> Result<String> {
-        let file = |name| format!("{:?}", self.file(name).display().to_string());
-        let cni_bin = self.tools.directory_of("bridge")?;
-        Ok(format!(
-            r#"version = 3
-root = {root}
-state = "/run/containerd"
-disabled_plugins = ["io.containerd.nri.v1.nri"]
-[grpc]
-address = "/run/containerd/containerd.sock"
-[plugins.'io.containerd.internal.v1.opt']
-path = {opt}
-[plugins.'io.containerd.cri.v1.images'.pinned_images]
-sandbox = "{registry}/pause:1"
-[plugins.'io.containerd.cri.v1.images'.registry]
-config_path = {certs}
-[plugins.'io.containerd.cri.v1.runtime']
-# Without CAP_SYS_RESOURCE runc could not set the scores that Kubernetes asks for, and no container would start.
-restrict_oom_score_adj = true
-[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
-runtime_type = "io.containerd.runc.v2"
-[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
-SystemdCgroup = false
-[plugins.'io.containerd.cri.v1.runtime'.cni]
-bin_dirs = [{cni_bin:?}]
-conf_dir = {cni}
-"#,
-            root = file("containerd"),
-            opt = file("opt"),
-            registry = self.ip_family.first().registry(),
-            certs = file("certs.d"),
-            cni_bin = cni_bin.display().to_string(),
-            cni = file("cni"),
-        ))
+        let settings = runtime::Settings {
+            root: &self.file("containerd"),
+            opt: &self.file("opt"),
+            registries: &self.file("certs.d"),
+            pause: format!("{}/pause:1", self.options.ip_family.first().registry()),
+            cni_programs: &self.tools.directory_of("bridge")?,
+            cni: &self.file("cni"),
+        };
+        Ok(settings.config(self.options.runtime))
     }
 
     fn kubelet_config(&self) -> String {
@@ -215,8 +234,8 @@ conf_dir = {cni}
             "failCgroupV1": false,
             "failSwapOn": false,
             "enforceNodeAllocatable": ["none"],
-            "address": self.ip_family.unspecified(),
-            "clusterDNS": [self.ip_family.first().dns()],
+            "address": self.options.ip_family.unspecified(),
+            "clusterDNS": [self.options.ip_family.first().dns()],
             "clusterDomain": "cluster.local",
             "resolvConf": "",
             "healthzBindAddress": "127.0.0.1",
@@ -253,6 +272,15 @@ conf_dir = {cni}
         let mut command = enter(self.cluster, Place::Node(self.index), Some(holder));
         command.arg(self.tools.path(program)?).env("PATH", self.tools.search_path());
         Ok(command)
+    }
+}
+
+/// What kube-proxy says of itself, on one of its ports of the node that this thread is on.
+fn ask_proxy(port: u16, path: &str) -> Result<String, String> {
+    match http::request(SocketAddr::from((Ipv4Addr::LOCALHOST, port)), "GET", path, "", &[]) {
+        Ok(response) if response.status == 200 => Ok(response.body),
+        Ok(response) => Err(response.body),
+        Err(error) => Err(error.to_string()),
     }
 }
 

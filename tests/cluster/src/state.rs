@@ -7,19 +7,16 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::part::Parts;
-use crate::{Error, IpFamily, Kubernetes, Result, Tools, network, workspace};
+use crate::{Error, Options, Result, Tools, network, workspace};
 
 /// `cluster.json` in a cluster's directory.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct State {
     pub(crate) name: String,
     pub(crate) nodes: u8,
-    /// 1.36 where an earlier version of this library wrote the state.
+    /// The default where an earlier version of this library wrote the state.
     #[serde(default)]
-    pub(crate) kubernetes: Kubernetes,
-    /// IPv4 where an earlier version of this library wrote the state.
-    #[serde(default)]
-    pub(crate) ip_family: IpFamily,
+    pub(crate) options: Options,
     pub(crate) created: Timestamp,
     /// False until everything is up: a cluster whose `up` was killed stays so.
     pub(crate) complete: bool,

@@ -8,7 +8,7 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::{Error, Kubernetes, Progress, Result, packages, run, workspace};
+use crate::{Error, Options, PodNetwork, Progress, Result, Runtime, packages, run, workspace};
 
 /// One Go module of `modules/` and the programs that are built from it.
 struct Module {
@@ -78,6 +78,26 @@ const MODULES: [Module; 7] = [
     Module { directory: "pause", pinned: None, programs: &[("pause", ".")], cgo: false },
 ];
 
+/// containerd 1.7, instead of the newer one.
+const CONTAINERD_1_7: Module = Module {
+    directory: "containerd-1.7",
+    pinned: Some("github.com/containerd/containerd"),
+    programs: &[
+        ("containerd", "github.com/containerd/containerd/cmd/containerd"),
+        ("containerd-shim-runc-v2", "github.com/containerd/containerd/cmd/containerd-shim-runc-v2"),
+        ("ctr", "github.com/containerd/containerd/cmd/ctr"),
+    ],
+    cgo: false,
+};
+
+/// flannel, for clusters that have it.
+const FLANNEL: Module = Module {
+    directory: "flannel",
+    pinned: Some("github.com/flannel-io/flannel"),
+    programs: &[("flannel", ".")],
+    cgo: false,
+};
+
 /// Both versions of Helm that are in use, for the tests of the chart. No cluster needs them. In one module, so that what they share is
 /// compiled once.
 const HELM: Module = Module {
@@ -104,11 +124,9 @@ impl Tools {
     ///
     /// From nothing this takes about six minutes on two cores. A build that was interrupted is never used: programs
     /// are built elsewhere and moved into place when the module is complete.
-    pub fn ensure(kubernetes: Kubernetes, progress: Progress<'_>) -> Result<Self> {
+    pub fn ensure(options: Options, progress: Progress<'_>) -> Result<Self> {
         let mut directories = Vec::new();
-        let [kube, others @ ..] = MODULES;
-        let kube = Module { directory: kubernetes.module(), ..kube };
-        for module in std::iter::once(kube).chain(others) {
+        for module in modules(options) {
             directories.push(module.ensure(progress)?);
         }
         Ok(Self { directories })
@@ -134,6 +152,23 @@ impl Tools {
         let path = self.path(program)?;
         Ok(path.parent().map(Path::to_path_buf).unwrap_or_default())
     }
+}
+
+/// What a cluster of that kind is built from.
+fn modules(options: Options) -> Vec<Module> {
+    let chosen = |module: Module| match module.directory {
+        "kube" => Module { directory: options.kubernetes.module(), ..module },
+        "containerd" => match options.runtime {
+            Runtime::Containerd2 => module,
+            Runtime::Containerd1_7 | Runtime::Crun => CONTAINERD_1_7,
+        },
+        _ => module,
+    };
+    let of_network = match options.network {
+        PodNetwork::Bridge => None,
+        PodNetwork::Flannel => Some(FLANNEL),
+    };
+    MODULES.into_iter().map(chosen).chain(of_network).collect()
 }
 
 impl Module {
@@ -263,9 +298,10 @@ mod tests {
 
     #[test]
     fn every_module_is_pinned_and_has_a_key_of_its_own() {
-        let mut keys: Vec<String> = MODULES.iter().chain([&HELM]).map(|module| module.key().unwrap()).collect();
+        let mut keys: Vec<String> =
+            MODULES.iter().chain([&CONTAINERD_1_7, &FLANNEL, &HELM]).map(|module| module.key().unwrap()).collect();
         assert!(keys.iter().any(|key| key.starts_with("kube-v1.")), "{keys:?}");
         keys.dedup();
-        assert_eq!(keys.len(), MODULES.len() + 1);
+        assert_eq!(keys.len(), MODULES.len() + 3);
     }
 }

@@ -18,6 +18,11 @@ pub(crate) fn bin() -> PathBuf {
     root().join(".cache/bin")
 }
 
+/// Debian packages that are unpacked and not installed, by name.
+pub(crate) fn packages() -> PathBuf {
+    root().join(".cache/packages")
+}
+
 /// One directory for each cluster, named after it.
 pub(crate) fn clusters() -> PathBuf {
     root().join(".cache/clusters")

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use hitless_cluster::image::{ImageSpec, from_dockerfile};
-use hitless_cluster::{Cluster, IpFamily, Kubernetes, Place, Tools, UpOptions, count_writes, missing_requirements};
+use hitless_cluster::{Cluster, Options, Place, Tools, UpOptions, count_writes, missing_requirements};
 use jiff::Timestamp;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -38,7 +38,7 @@ fn a_killed_up_is_repeated_a_pod_runs_a_dead_part_is_reported_and_down_leaves_no
 }
 
 fn options(nodes: u8) -> UpOptions {
-    UpOptions { name: NAME.into(), nodes, kubernetes: Kubernetes::default(), ip_family: IpFamily::default() }
+    UpOptions { name: NAME.into(), nodes, options: Options::default() }
 }
 
 fn up() -> Cluster {
@@ -55,7 +55,7 @@ fn is_interrupted() {
 
 /// The image is made from a Dockerfile's stage around `pause`, the one static program that is at hand.
 fn runs_a_pod(cluster: &Cluster) {
-    let pause = Tools::ensure(Kubernetes::default(), &|_| {}).unwrap().path("pause").unwrap();
+    let pause = Tools::ensure(Options::default(), &|_| {}).unwrap().path("pause").unwrap();
     let dockerfile = "FROM scratch AS waiter\nCOPY --from=build /out/waiter /bin/waiter\nUSER 65532\n\
                       ENTRYPOINT [\"/bin/waiter\"]\n";
     let image = from_dockerfile(dockerfile, "waiter", |_| Some(pause.clone())).unwrap().build().unwrap();

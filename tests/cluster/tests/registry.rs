@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use hitless_cluster::image::ImageSpec;
-use hitless_cluster::{Fault, Kubernetes, Registry, Tools};
+use hitless_cluster::{Fault, Options, Registry, Tools};
 use serde_json::Value;
 
 /// Bytes of the image's large layer, without what the archive adds.
@@ -36,8 +36,7 @@ struct Answer {
 impl Running {
     /// Starts it and pushes `web:v1`, whose second layer is large.
     fn start() -> Self {
-        let program =
-            Tools::ensure(Kubernetes::default(), &|line| eprintln!("{line}")).unwrap().path("registry").unwrap();
+        let program = Tools::ensure(Options::default(), &|line| eprintln!("{line}")).unwrap().path("registry").unwrap();
         let directory = tempfile::tempdir().unwrap();
         let mut command = Command::new(program);
         command.args(["--address", "127.0.0.1:0", "--directory"]).arg(directory.path());

@@ -91,7 +91,10 @@ impl App {
     }
 
     fn create_by(kubectl: Kubectl, shape: &Shape) -> anyhow::Result<Self> {
-        let labels = if shape.gate { json!({"hitless.dev/gate": "enabled"}) } else { json!({}) };
+        let mut labels = if shape.gate { json!({"hitless.dev/gate": "enabled"}) } else { json!({}) };
+        if let Some(update) = shape.update.filter(|_| shape.by_namespace) {
+            labels = json!({"hitless.dev/update": update});
+        }
         namespace::apply(&kubectl, &labels)?;
         kubectl.feed(&["apply"], &service("web", &json!({})))?;
         if shape.workload == Workload::StatefulSet {
@@ -166,7 +169,7 @@ impl App {
         self.pods.wait("no old pod", PATIENCE, |pods| (!pods.values().any(is_left)).then_some(()))
     }
 
-    /// ReplicaSets that have, or wish to have, pods.
+    /// ReplicaSets that have, or want to have, pods.
     pub fn live_replica_sets(&self) -> anyhow::Result<Vec<Value>> {
         let all = self.kubectl.list(&["replicasets"])?;
         Ok(all

@@ -60,7 +60,7 @@ impl Programs {
     /// What [`Programs::build`] runs for what is in images, and what each builds.
     #[must_use]
     pub fn commands() -> [(&'static str, Command); 2] {
-        // Apart, as in the Dockerfile: cargo gives all packages of one build the features that any of them wishes of a library.
+        // Apart, as in the Dockerfile: cargo gives all packages of one build the features that any of them wants of a library.
         let shipped = command(&profile(), &["hitless-agent", "hitless-controller"]);
         let others = command(QUICK, &["hitless-load", "hitless-streams"]);
         [("hitless", shipped), ("load and streams", others)]

@@ -1,5 +1,7 @@
 //! A Service as a load balancer outside of the cluster reaches it: by a port of every node.
 
+mod rules;
+
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
@@ -10,6 +12,8 @@ use serde_json::{Value, json};
 use crate::app::PATIENCE;
 use crate::traffic::Rate;
 use crate::{App, Stack, Traffic, endpoint};
+
+use rules::Rules;
 
 /// Between two looks at what nobody tells.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
@@ -91,41 +95,16 @@ impl NodePorts {
         self.nodes.len() - self.nodes.iter().filter(is_healthy).count()
     }
 
-    /// What nftables calls the addresses of the nodes.
-    fn nft_family(&self) -> &'static str {
-        if self.nodes.iter().all(IpAddr::is_ipv6) { "ip6" } else { "ip" }
-    }
-
     /// How many nodes' kernels send what comes to the port nowhere at this moment. What is asked is the node's own packet filter
-    /// (kube-proxy's table), and not the API.
+    /// (kube-proxy's rules), and not the API.
     pub fn without_a_pod(&self, cluster: &Cluster) -> anyhow::Result<usize> {
+        let rules = Rules::of(cluster, self.nodes.iter().all(IpAddr::is_ipv6));
         let mut without = 0;
         for index in (1..).take(self.nodes.len()) {
-            let mut nft = cluster.command(Place::Node(index), "nft")?;
-            let output =
-                nft.args(["list", "table", self.nft_family(), "kube-proxy"]).output().context("nft list table")?;
-            ensure!(output.status.success(), "nft: {}", String::from_utf8_lossy(&output.stderr));
-            let rules = String::from_utf8_lossy(&output.stdout);
-            without += usize::from(!sends_to_own_pod(&rules, &self.namespace, self.port));
+            without += usize::from(!rules.send_to_own_pod(cluster, index, (&self.namespace, self.port))?);
         }
         Ok(without)
     }
-}
-
-/// Whether these rules of kube-proxy send what comes to the port of Service `web`, which is served by pods of the same node, to one
-/// of them. Since 1.36 the chain of the Service's own pods has their addresses, before it it jumps to a chain for each.
-fn sends_to_own_pod(rules: &str, namespace: &str, port: u16) -> bool {
-    let service = format!("-{namespace}/web/");
-    let mut blocks = rules.split("\n\t}\n");
-    let is_local = |block: &&str| {
-        let name = block.split_once("chain ").map_or("", |(_, rest)| rest);
-        name.starts_with("local-") && name.split_whitespace().next().is_some_and(|name| name.contains(&service))
-    };
-    let has_pod =
-        blocks.clone().filter(is_local).any(|chain| chain.contains("dnat") || chain.contains("goto endpoint-"));
-    let refused = format!("tcp . {port} ");
-    let is_refused = blocks.any(|block| block.contains("map no-endpoint-nodeports") && block.contains(&refused));
-    has_pod && !is_refused
 }
 
 /// Part of a workload that keeps its pods on nodes of their own.
@@ -133,37 +112,4 @@ fn sends_to_own_pod(rules: &str, namespace: &str, port: u16) -> bool {
 pub fn apart() -> Value {
     json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
         [{"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "kubernetes.io/hostname"}]}})
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const RULES: &str = "table ip kube-proxy {
-\tmap no-endpoint-nodeports {
-\t\ttype inet_proto . inet_service : verdict
-\t\telements = { tcp . 30002 comment \"a/other\" : drop }
-\t}
-
-\tchain local-ABCD-a/web/tcp/ {
-\t\tmeta l4proto tcp dnat ip to numgen random mod 1 map { 0 : 10.0.1.5 . 8080 }
-\t}
-
-\tchain local-ABCE-b/web/tcp/ {
-\t}
-
-\tchain local-ABCF-d/web/tcp/ {
-\t\tnumgen random mod 1 vmap { 0 : goto endpoint-GH7X-d/web/tcp/__10.0.1.6/8080 }
-\t}
-}
-";
-
-    #[test]
-    fn a_node_has_a_pod_if_its_rules_lead_to_one() {
-        assert!(sends_to_own_pod(RULES, "a", 30001));
-        assert!(sends_to_own_pod(RULES, "d", 30005), "as kube-proxy 1.35 writes them");
-        assert!(!sends_to_own_pod(RULES, "a", 30002), "the port is refused");
-        assert!(!sends_to_own_pod(RULES, "b", 30003), "the chain is empty");
-        assert!(!sends_to_own_pod(RULES, "c", 30004), "there is no chain");
-    }
 }

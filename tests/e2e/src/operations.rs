@@ -41,7 +41,7 @@ fn is_refused_for_now(report: &Transition) -> bool {
     report.result.as_ref().is_some_and(|result| result.outcome == Outcome::Refused && !result.is_lasting())
 }
 
-/// The same wish has the same id whenever it is granted.
+/// The same operation has the same id whenever it is granted.
 fn note(ended: &mut Vec<Transition>, event: &Value) {
     let Ok(node) = serde_json::from_value::<NodeTransition>(event["object"].clone()) else { return };
     let reports = node.status.into_iter().flat_map(|status| status.transitions);

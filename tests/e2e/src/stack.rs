@@ -156,6 +156,24 @@ impl Stack {
         }
     }
 
+    /// Waits until the policy is in force that opts in what is made in a labelled namespace. The namespace of this kubectl is made for that.
+    pub fn wait_opt_in(&self, kubectl: &Kubectl) -> anyhow::Result<()> {
+        crate::namespace::apply(kubectl, &json!({"hitless.dev/update": "in-place"}))?;
+        let template =
+            json!({"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [{"name": "x", "image": "x"}]}});
+        let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "x"},
+            "spec": {"selector": {"matchLabels": {"app": "x"}}, "template": template}});
+        let begin = Instant::now();
+        loop {
+            let made = kubectl.feed(&["create", "--dry-run=server", "-o", "json"], &deployment);
+            if made.as_ref().is_ok_and(|made| made.contains(r#""hitless.dev/update": "in-place""#)) {
+                return Ok(());
+            }
+            ensure!(begin.elapsed() < PATIENCE, "new Deployments do not opt in by their namespace: {made:?}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
     /// The version of the mutating admission policies that the API server has, if it has any: `v1` from Kubernetes 1.36 on.
     pub fn mutating_policies(&self) -> anyhow::Result<Option<&'static str>> {
         let versions = self.system().run(&["get", "--raw", "/apis/admissionregistration.k8s.io"])?;

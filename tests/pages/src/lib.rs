@@ -12,7 +12,7 @@ pub use command::Command;
 pub use page::{Code, Fence, Page, Step};
 
 /// Folders with pages, from the root of the repository.
-const FOLDERS: [&str; 5] = ["", "docs", "docs/decisions", "docs/seams", "manifests"];
+const FOLDERS: [&str; 6] = ["", "docs", "docs/decisions", "docs/runbooks", "docs/seams", "manifests"];
 
 /// The root of the repository.
 #[must_use]

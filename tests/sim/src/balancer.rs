@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use hitless_api::TrafficProvider;
 use hitless_balancer::{Mark, Observation, Owner, ProviderError, Server, ServerState, Step, Weight, steps};
 use hitless_controller::traffic::{Seen, reading, wanted};
-use hitless_rollout::pools::{PoolKey, PoolReading, PoolWish, ProviderView};
+use hitless_rollout::pools::{DesiredPool, PoolKey, PoolReading, ProviderView};
 use hitless_rollout::snapshot::Version;
 use hitless_workloads::Write;
 use hitless_world::review;
@@ -185,7 +185,7 @@ impl Balancer {
 /// The part of a controller that drives it.
 #[derive(Default)]
 pub(crate) struct Driver {
-    orders: Vec<PoolWish>,
+    orders: Vec<DesiredPool>,
     pub(crate) seen: BTreeMap<PoolKey, PoolReading>,
     next: Micros,
     version: u64,
@@ -193,7 +193,7 @@ pub(crate) struct Driver {
 
 impl Driver {
     /// What a round wants.
-    pub(crate) fn follow(&mut self, orders: Vec<PoolWish>, now: Micros) {
+    pub(crate) fn follow(&mut self, orders: Vec<DesiredPool>, now: Micros) {
         if self.orders != orders {
             self.orders = orders;
             self.next = now;

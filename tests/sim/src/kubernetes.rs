@@ -323,6 +323,7 @@ fn empty(id: PodRef) -> NodePod {
         ips: Vec::new(),
         pre_stop: BTreeMap::new(),
         readiness: BTreeMap::new(),
+        config_mounts: BTreeSet::new(),
         grace,
     }
 }

@@ -91,11 +91,11 @@ pub(crate) enum Order {
 }
 
 /// A workload, as its user knows it.
-pub(crate) struct Wish {
+pub(crate) struct Wanted {
     pub(crate) kind: &'static str,
     pub(crate) namespace: String,
     pub(crate) name: String,
-    /// Number of the image that is wished.
+    /// Number of the image that is wanted.
     pub(crate) image: u32,
     /// And of the one before.
     pub(crate) before: u32,
@@ -108,10 +108,10 @@ pub(crate) struct Wish {
 pub(crate) struct User {
     deeds: BTreeMap<(Micros, u64), Deed>,
     count: u64,
-    pub(crate) wishes: Vec<Wish>,
+    pub(crate) desired: Vec<Wanted>,
     pub(crate) services: Vec<Manifest>,
     pub(crate) foreign: Vec<Foreign>,
-    /// CollaSets that were deleted, as they were, by the index of their wish.
+    /// CollaSets that were deleted, as they were, by the index of what is wanted.
     pub(crate) gone: BTreeMap<usize, Value>,
     pub(crate) rounds: u32,
     pub(crate) rollouts: u64,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hitless_api::drain_policy::{DEFAULT, VerifyOverrides};
 use hitless_api::names::{self, DEFAULT_SYSTEM_NAMESPACE, annotations, labels};
-use hitless_api::{DrainPolicySpec, ModeWish};
+use hitless_api::{DesiredMode, DrainPolicySpec};
 use hitless_rollout::mode::PolicyView;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ pub(crate) fn all_leave(says_verify: bool) -> Arc<PolicyView> {
     let (namespace, name) = (DEFAULT_SYSTEM_NAMESPACE.to_owned(), DEFAULT.to_owned());
     let verify =
         VerifyOverrides { progress_seconds: says_verify.then_some(START_SECONDS), ..VerifyOverrides::default() };
-    let spec = DrainPolicySpec { mode: Some(ModeWish::Leave), verify, ..DrainPolicySpec::default() };
+    let spec = DrainPolicySpec { mode: Some(DesiredMode::Leave), verify, ..DrainPolicySpec::default() };
     Arc::new(PolicyView { namespace, name, uid: "uid-all-leave".to_owned(), spec, unreadable: None })
 }
 

@@ -10,6 +10,7 @@ mod reports;
 mod run;
 mod servers;
 mod shapes;
+mod together;
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -131,6 +132,7 @@ fn all() -> Vec<Case> {
     all.extend(further::cases());
     all.extend(servers::cases());
     all.extend(shapes::cases());
+    all.extend(together::cases());
     all
 }
 
@@ -146,6 +148,15 @@ fn wanted(options: &Applications) -> anyhow::Result<Vec<Case>> {
     Ok(cases)
 }
 
+/// The names of all that are wanted, if that is all somebody asks for.
+pub(super) fn list(options: &Applications) -> anyhow::Result<Option<String>> {
+    let names = || -> anyhow::Result<String> {
+        let names: Vec<&str> = wanted(options)?.iter().map(|case| case.name).collect();
+        Ok(names.join("\n"))
+    };
+    options.list.then(names).transpose()
+}
+
 /// Before a cluster is made: fetching takes the network, and may fail. A case whose server is not there fails when its turn comes.
 pub(super) fn prepare(options: &Applications) -> anyhow::Result<()> {
     for case in wanted(options)? {
@@ -158,12 +169,6 @@ pub(super) fn prepare(options: &Applications) -> anyhow::Result<()> {
 
 pub(super) fn run(options: &Applications, stack: &Stack, json: bool) -> anyhow::Result<()> {
     let cases = wanted(options)?;
-    if options.list {
-        for case in &cases {
-            println!("{}", case.name);
-        }
-        return Ok(());
-    }
     println!("{}", line(&HEAD));
     let measure = |case: &Case| {
         case.server().map_or(Ok(()), |server| server.push(&stack.cluster))?;
@@ -297,7 +302,7 @@ mod tests {
     #[test]
     fn cases_that_take_ports_of_nodes_do_not_run_beside_their_native_twins() {
         let takes: Vec<&str> = all().iter().filter(|case| case.takes_ports_of_nodes()).map(|case| case.name).collect();
-        assert_eq!(takes, ["o23-host-port", "host-network"]);
+        assert_eq!(takes, ["o23-host-port", "host-network", "daemons-host-port"]);
     }
 
     #[test]

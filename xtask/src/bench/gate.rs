@@ -24,7 +24,7 @@ struct Run {
 
 /// What a controller keeps of pods that run.
 #[derive(Deserialize, Serialize)]
-struct Known {
+struct CacheSize {
     pods: u32,
     resident_bytes: u64,
 }
@@ -36,8 +36,8 @@ struct Figures {
     shared_labels: Run,
     /// Pods of StatefulSets: each has a label set of its own.
     own_labels: Run,
-    known_of_deployments: Known,
-    known_of_stateful_sets: Known,
+    known_of_deployments: CacheSize,
+    known_of_stateful_sets: CacheSize,
 }
 
 pub(super) fn run(json: bool) -> anyhow::Result<()> {
@@ -69,7 +69,7 @@ pub(super) fn run(json: bool) -> anyhow::Result<()> {
     }
     let known = [("Deployments", &figures.known_of_deployments), ("StatefulSets", &figures.known_of_stateful_sets)];
     println!("{:<14} {:>9} {:>12}", "pods as known", "resident", "each");
-    for (name, Known { pods, resident_bytes }) in known {
+    for (name, CacheSize { pods, resident_bytes }) in known {
         println!("{name:<14} {:>5} MiB {:>6} bytes", resident_bytes >> 20, resident_bytes / u64::from(*pods));
     }
     Ok(())

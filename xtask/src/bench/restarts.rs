@@ -21,7 +21,7 @@ pub(super) struct Restarts {
 
 #[derive(Serialize)]
 struct Figures {
-    /// Seconds from the wish to Ready, of each restart.
+    /// Seconds from the request to Ready, of each restart.
     seconds: Vec<f64>,
     longest: f64,
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::{Affinity, LocalObjectReference, ResourceRequirements, Toleration};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use schemars::{JsonSchema, schema_for};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -11,6 +12,8 @@ use serde_json::{Map, Value};
 use super::emit;
 use super::settings::Defaults;
 
+/// Where the alerts' runbooks are, as the rules have it.
+const RUNBOOKS: &str = "https://hitless.dev/runbooks";
 /// Definitions of Kubernetes' own types are without their descriptions: they would be most of the schema.
 const KUBERNETES: &str = "io.k8s.";
 
@@ -39,10 +42,12 @@ struct Values {
     image_pull_secrets: Vec<LocalObjectReference>,
     /// Narrows the controller's network where the network plugin enforces NetworkPolicies.
     network_policy: Switch,
+    /// Which namespaces opt their new workloads in, besides those with the label hitless.dev/update.
+    opt_in: OptIn,
     /// A PodMonitor of both programs, for the Prometheus operator.
     pod_monitor: Monitor,
     /// The alerts, for the Prometheus operator.
-    prometheus_rule: Monitor,
+    prometheus_rule: Rule,
     /// Config reload.
     reload: Reload,
     /// What `helm test` runs: kubectl hitless doctor.
@@ -108,6 +113,25 @@ struct Monitor {
     enabled: bool,
     /// Labels by which your Prometheus selects it.
     labels: BTreeMap<String, String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Rule {
+    enabled: bool,
+    /// Labels by which your Prometheus selects it.
+    labels: BTreeMap<String, String>,
+    /// Where docs/runbooks are served: the alerts' runbook_url begins with it.
+    #[schemars(regex(pattern = "^https?://[^ ]+[^/ ]$"))]
+    runbooks: String,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct OptIn {
+    /// Namespaces by their labels, e.g. matchLabels: {team: shop}. An empty one selects none. A namespace with the label
+    /// hitless.dev/update: native is left out, a workload with that as its annotation too.
+    namespace_selector: LabelSelector,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -178,7 +202,8 @@ pub(super) fn defaults(defaults: &Defaults) -> anyhow::Result<String> {
         repository: controller.image.repository.replace("controller", name),
         tag: controller.image.tag.clone(),
     };
-    let monitor = || Monitor { enabled: false, labels: BTreeMap::new() };
+    let monitor = Monitor { enabled: false, labels: BTreeMap::new() };
+    let rule = Rule { enabled: false, labels: BTreeMap::new(), runbooks: RUNBOOKS.to_owned() };
     let test = Test { image: image("cli") };
     let values = Values {
         admission: Admission::Auto,
@@ -189,8 +214,9 @@ pub(super) fn defaults(defaults: &Defaults) -> anyhow::Result<String> {
         global: Map::new(),
         image_pull_secrets: Vec::new(),
         network_policy: Switch { enabled: false },
-        pod_monitor: monitor(),
-        prometheus_rule: monitor(),
+        opt_in: OptIn { namespace_selector: LabelSelector::default() },
+        pod_monitor: monitor,
+        prometheus_rule: rule,
         reload: Reload { namespaces: Vec::new() },
         test,
     };

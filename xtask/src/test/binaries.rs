@@ -178,10 +178,14 @@ pub(super) fn long_jobs(binaries: &[Binary]) -> anyhow::Result<VecDeque<Job>> {
 /// Deliberate bugs of the simulation take turns, a part for each commit: all of them take a third of the processors' time of all tests.
 /// Without a commit all are looked for.
 fn part_of_the_bugs() -> Option<String> {
+    Some(format!("{}/{PARTS}", commit()? % PARTS + 1))
+}
+
+/// The commit as a number, for what takes turns; none without one.
+fn commit() -> Option<u64> {
     let output = Command::new("git").args(["rev-parse", "HEAD"]).current_dir(workspace()).output().ok()?;
     let commit = String::from_utf8(output.stdout).ok().filter(|_| output.status.success())?;
-    let number = u64::from_str_radix(commit.get(..8)?, 16).ok()?;
-    Some(format!("{}/{PARTS}", number % PARTS + 1))
+    u64::from_str_radix(commit.get(..8)?, 16).ok()
 }
 
 /// cargo, below everything else.

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::ensure;
-use hitless_cluster::{Cluster, IpFamily, Place, UpOptions};
+use hitless_cluster::{Cluster, IpFamily, Options, Place, UpOptions};
 use hitless_e2e::Stack;
 use hitless_e2e::build::{Programs, workspace};
 use hitless_e2e::stack::{CLUSTER, TIMES};
@@ -59,6 +59,9 @@ impl AtATime {
     const ALONE: Self = Self { binaries: 1, tests: 3 };
 }
 
+/// The cluster that most tests run on.
+const DEFAULT: &str = "e2e";
+
 /// It leaves other policies for a moment, and an installation that is minutes younger: after all others. Where the API server has no
 /// mutating admission policies it runs alone: all others need a workload to be held.
 const LATE: &str = "refusing";
@@ -80,9 +83,9 @@ pub(super) fn run(
     alone: &mut dyn FnMut() -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let (file, filter) = chosen(options, binaries);
-    let is_everything = options.filter.is_none() && options.ip_family == IpFamily::default();
+    let made = options.made.options();
     let all = || binaries.iter().filter(|binary| binary.is_end_to_end());
-    let kubernetes = options.kubernetes;
+    let kubernetes = made.kubernetes;
     let can_run = |binary: &Binary| kubernetes.has_mutating_policies() || binary.name == LATE;
     let wanted = |binary: &&Binary| file.is_none_or(|file| binary.name == file) && can_run(binary);
     ensure!(
@@ -90,12 +93,17 @@ pub(super) fn run(
         "Kubernetes {kubernetes} as it is has no mutating admission policies: there {LATE} runs alone"
     );
     let (dual_stack, others): (Vec<&Binary>, Vec<&Binary>) =
-        all().filter(wanted).partition(|binary| is_everything && binary.name == DUAL_STACK);
-    on_cluster(options, options.ip_family, minutes, programs.clone(), (&others, filter), alone)?;
-    if dual_stack.is_empty() {
-        return Ok(());
+        all().filter(wanted).partition(|binary| is_everything(options) && binary.name == DUAL_STACK);
+    on_cluster(options, (DEFAULT, made), minutes, programs.clone(), (&others, filter), alone)?;
+    if !dual_stack.is_empty() {
+        let dual = Options { ip_family: IpFamily::Dual, ..made };
+        on_cluster(options, ("e2e-dual", dual), minutes, programs, (&dual_stack, filter), alone)?;
     }
-    on_cluster(options, IpFamily::Dual, minutes, programs, (&dual_stack, filter), alone)
+    Ok(())
+}
+
+fn is_everything(options: &Test) -> bool {
+    options.filter.is_none() && options.made.options() == Options::default()
 }
 
 /// Test binaries, and a part of the names of the tests that are to run.
@@ -103,16 +111,14 @@ type Tests<'t> = (&'t [&'t Binary], Option<&'t str>);
 
 fn on_cluster(
     options: &Test,
-    ip_family: IpFamily,
+    (name, made): (&str, Options),
     minutes: &Minutes,
     programs: Programs,
     tests: Tests<'_>,
     alone: &mut dyn FnMut() -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    let name = if ip_family == options.ip_family { "e2e".to_owned() } else { format!("e2e-{ip_family}") };
-    let name = name.as_str();
     let say = |line: &str| minutes.say(line);
-    let up = UpOptions { name: name.to_owned(), nodes: 2, kubernetes: options.kubernetes, ip_family };
+    let up = UpOptions { name: name.to_owned(), nodes: options.made.nodes(), options: made };
     let up = || Ok(Cluster::up(&up, &say)?);
     let cluster = Arc::new(minutes.work(&format!("bring up cluster {name}"), up)?);
     let outcome = install_and_test(options, minutes, &cluster, programs, tests, alone);
@@ -208,7 +214,11 @@ fn job(
     let mut command = binary.command(|program| Ok(stack.cluster.command(Place::ControlPlane, program)?))?;
     command.args(["--test-threads", &at_a_time.tests.to_string()]).args(filter);
     command.env(CLUSTER, stack.cluster.name()).env(TIMES, times);
-    Ok((binary.title(), command))
+    let title = match stack.cluster.name() {
+        DEFAULT => binary.title(),
+        other => format!("{} on {other}", binary.title()),
+    };
+    Ok((title, command))
 }
 
 #[cfg(test)]

@@ -18,14 +18,14 @@ const HANGING: Duration = Duration::from_secs(3);
 #[derive(Default)]
 pub(super) struct NodeConnections {
     /// When each was seen first, and where it comes from.
-    looks: Looks<Known>,
+    looks: Looks<FirstSeen>,
     has_looked: bool,
     /// From when on there have been some at each look that may be probes.
     always_since: Option<Instant>,
 }
 
 #[derive(Clone, Copy)]
-struct Known {
+struct FirstSeen {
     since: Option<Instant>,
     origin: Origin,
 }
@@ -56,7 +56,7 @@ impl NodeConnections {
         now: Instant,
         origin: impl FnOnce() -> Origin,
     ) -> bool {
-        let known = self.looks.of(connection).unwrap_or_else(|| Known {
+        let known = self.looks.of(connection).unwrap_or_else(|| FirstSeen {
             // Who was there before the first look has been so for unknown time.
             since: self.has_looked.then_some(now),
             origin: if self.has_looked { origin() } else { Origin::Forwarded },

@@ -1,6 +1,6 @@
 //! The pod.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hitless_agent::instant::whole_seconds;
 use hitless_agent::view::NodePod;
@@ -83,6 +83,7 @@ pub(crate) fn running(now: Timestamp) -> NodePod {
         ips: Vec::new(),
         pre_stop: BTreeMap::new(),
         readiness: BTreeMap::new(),
+        config_mounts: BTreeSet::new(),
         grace,
     }
 }

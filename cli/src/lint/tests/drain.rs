@@ -134,6 +134,6 @@ fn an_opt_in_that_means_nothing_is_an_error() {
         )
     };
     let found = found(&web("inplace"));
-    assert!(found.len() == 1 && found[0].1.contains("write in-place or in-place-only"), "{found:?}");
+    assert!(found.len() == 1 && found[0].1.contains("write in-place, in-place-only or native"), "{found:?}");
     assert_eq!(self::found(&web("in-place-only")), []);
 }

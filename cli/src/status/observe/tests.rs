@@ -126,12 +126,12 @@ fn only_what_has_opted_in_or_is_operated_is_shown() {
         deployment["metadata"]["annotations"] = json!({});
     });
     assert!(observe(&snapshot, now()).workloads.is_empty());
-    let mut wished = old("a");
-    wished["metadata"]["annotations"] = json!({"hitless.dev/restart": "1"});
-    snapshot.cluster.pods = rollout(&[wished.clone()]).cluster.pods;
+    let mut wanted = old("a");
+    wanted["metadata"]["annotations"] = json!({"hitless.dev/restart": "1"});
+    snapshot.cluster.pods = rollout(&[wanted.clone()]).cluster.pods;
     assert_eq!(web(&snapshot).pods[0].state, State::Waiting);
-    wished["metadata"]["ownerReferences"] = json!([]);
-    snapshot.cluster.pods = rollout(&[wished]).cluster.pods;
+    wanted["metadata"]["ownerReferences"] = json!([]);
+    snapshot.cluster.pods = rollout(&[wanted]).cluster.pods;
     assert_eq!(web(&snapshot).name, "pod/a");
 }
 
@@ -171,7 +171,7 @@ fn a_misspelt_opt_in_is_named() {
     let status = web(&snapshot);
     assert_eq!(status.stage, "NotOptedIn");
     assert!(
-        status.why.contains("\"inplace\"") && status.why.contains("write in-place or in-place-only"),
+        status.why.contains("\"inplace\"") && status.why.contains("write in-place, in-place-only or native"),
         "{}",
         status.why
     );
@@ -207,9 +207,9 @@ fn while_pods_are_restarted_the_stage_says_so_and_counts_those() {
     });
     let status = web(&foreign);
     assert_eq!((status.stage, status.driven), ("Restarting", false));
-    let mut wishing = old("a");
-    wishing["metadata"]["annotations"] = json!({"hitless.dev/restart": "token"});
-    let status = web(&with_annotation(idle(&[wishing]), "hitless.dev/paused", "true"));
+    let mut wanting = old("a");
+    wanting["metadata"]["annotations"] = json!({"hitless.dev/restart": "token"});
+    let status = web(&with_annotation(idle(&[wanting]), "hitless.dev/paused", "true"));
     assert_eq!((status.stage, status.count("")), ("Paused", "0 of 1 restarted".to_owned()));
     assert!(status.why.contains("kubectl hitless resume -n team deployment/web"), "{}", status.why);
 }

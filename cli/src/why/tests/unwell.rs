@@ -1,4 +1,4 @@
-//! Pods that are not well, and wish nothing.
+//! Pods that are not well, and want nothing.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn a_dead_pod_of_a_halted_workload_is_named_with_what_the_kubelet_says_and_what_
     let revision = snapshot.cluster.objects[0].template().unwrap().revision().to_owned();
     let halted = with_annotation(snapshot, "hitless.dev/halted", &mark.replace("REVISION", &revision));
     let (text, answer) = why(&halted, "web");
-    assert_eq!(answer.blocked(), Blocked::Halted("deployment/web"));
+    assert_eq!(answer.blocked(), Blocked::Stopped(&Stopped::Halted("deployment/web".to_owned())));
     let line = "pod/a (deployment/web, node n1): wishes nothing, and waits: its workload is halted; not ready; kubelet: web: CrashLoopBackOff";
     assert!(text.contains(line) && text.contains("kubectl delete pod -n team a\n"), "{text}");
     assert!(

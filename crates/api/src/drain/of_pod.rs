@@ -2,9 +2,9 @@
 
 use crate::names::annotations;
 use crate::pod::{PodView, PortView, Protocol};
-use crate::{DrainOverrides, DrainSpec, Hook, ModeWish, PortDrain, PortTreatment};
+use crate::{DesiredMode, DrainOverrides, DrainSpec, Hook, PortDrain, PortTreatment};
 
-/// What is wished of a pod's drain can't be used.
+/// What is wanted of a pod's drain can't be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidDrain {
     /// The annotation is no JSON object of the known fields.
@@ -57,7 +57,7 @@ impl InvalidDrain {
     #[must_use]
     pub fn in_annotations(pod: &PodView) -> Vec<(&'static str, Self)> {
         let drain = annotation(pod).err().map(|error| (annotations::DRAIN, error));
-        let mode = ModeWish::of(pod).err().map(|error| (annotations::MODE, error));
+        let mode = DesiredMode::of(pod).err().map(|error| (annotations::MODE, error));
         let hooks = Hook::of(pod).err().map(|error| (annotations::HOOKS, error));
         [drain, mode, hooks].into_iter().flatten().collect()
     }
@@ -109,8 +109,8 @@ fn annotation(pod: &PodView) -> Result<DrainOverrides, InvalidDrain> {
     own.fault().map_or(Ok(own), |why| Err(InvalidDrain::Unreadable { why }))
 }
 
-impl ModeWish {
-    /// What the pod's annotation wishes, if there is one.
+impl DesiredMode {
+    /// What the pod's annotation wants, if there is one.
     ///
     /// # Errors
     /// If it is none of the known words.
@@ -217,10 +217,10 @@ mod tests {
         let with = |text: &str| {
             let mut pod = pod(None);
             pod.annotations.insert(annotations::MODE.to_owned(), text.to_owned());
-            ModeWish::of(&pod)
+            DesiredMode::of(&pod)
         };
-        assert_eq!(ModeWish::of(&pod(None)), Ok(None));
-        assert_eq!(with("Hold"), Ok(Some(ModeWish::Hold)));
+        assert_eq!(DesiredMode::of(&pod(None)), Ok(None));
+        assert_eq!(with("Hold"), Ok(Some(DesiredMode::Hold)));
         assert_eq!(
             with("hold").unwrap_err().to_string(),
             "annotation hitless.dev/mode is \"hold\"; use Auto, Leave or Hold"

@@ -1,4 +1,4 @@
-//! A container of a pod: what is wished and what runs.
+//! A container of a pod: what is wanted and what runs.
 
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
@@ -70,10 +70,10 @@ impl Place {
     }
 }
 
-/// One container: what is wished and what runs. It reads like its spec.
+/// One container: what is wanted and what runs. It reads like its spec.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContainerView {
-    /// What is wished.
+    /// What is wanted.
     pub spec: Shared<ContainerSpec>,
     /// What the kubelet says of it; absent before it was created.
     pub status: Option<ContainerState>,

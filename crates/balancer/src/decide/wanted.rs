@@ -96,33 +96,33 @@ pub enum Reason {
 }
 
 impl Kept {
-    pub(super) fn of(wish: &Wanted, reason: Reason) -> Self {
-        Self { pod: Some(wish.pod.clone()), server: None, reason }
+    pub(super) fn of(target: &Wanted, reason: Reason) -> Self {
+        Self { pod: Some(target.pod.clone()), server: None, reason }
     }
 
-    pub(super) fn at(server: &Server, wish: Option<&Wanted>, reason: Reason) -> Self {
-        Self { pod: wish.map(|wish| wish.pod.clone()), server: Some(server.name.clone()), reason }
+    pub(super) fn at(server: &Server, target: Option<&Wanted>, reason: Reason) -> Self {
+        Self { pod: target.map(|target| target.pod.clone()), server: Some(server.name.clone()), reason }
     }
 }
 
-/// One wish for each address: a new pod may have the address of one that is gone, and then its word counts.
+/// One entry for each address: a new pod may have the address of one that is gone, and then its word counts.
 pub(super) fn strongest(wanted: &[Wanted]) -> BTreeMap<SocketAddr, &Wanted> {
-    let mut wishes: BTreeMap<SocketAddr, &Wanted> = BTreeMap::new();
-    for wish in wanted {
-        let strongest = wishes.entry(wish.address).or_insert(wish);
-        if rank(wish) < rank(strongest) {
-            *strongest = wish;
+    let mut desired: BTreeMap<SocketAddr, &Wanted> = BTreeMap::new();
+    for target in wanted {
+        let strongest = desired.entry(target.address).or_insert(target);
+        if rank(target) < rank(strongest) {
+            *strongest = target;
         }
     }
-    wishes
+    desired
 }
 
 /// The smaller one counts. Of equal stands the first pod by name, whatever the order of the list.
-fn rank(wish: &Wanted) -> (u8, bool, &PodName, Weight) {
-    let (stand, take) = match wish.stand {
+fn rank(target: &Wanted) -> (u8, bool, &PodName, Weight) {
+    let (stand, take) = match target.stand {
         Stand::In => (0, false),
         Stand::Out(last) => (1, last == Last::Take),
         Stand::Gone(last) => (2, last == Last::Take),
     };
-    (stand, take, &wish.pod, wish.weight)
+    (stand, take, &target.pod, target.weight)
 }

@@ -12,8 +12,8 @@ async fn what_others_have_configured_or_added_is_never_changed_or_deleted() {
     lab.type_in(&format!("add server shop/added {}; enable server shop/added", two.address)).await;
     let before = lab.read().await.unwrap();
     assert!(before.iter().all(|server| server.owner == Owner::Others));
-    let wishes = [wanted(&one, GONE), wanted(&two, OUT), wanted(&three, Stand::In)];
-    let settled = lab.settle(&wishes).await;
+    let desired = [wanted(&one, GONE), wanted(&two, OUT), wanted(&three, Stand::In)];
+    let settled = lab.settle(&desired).await;
     assert!(settled.plan.kept.iter().all(|kept| kept.reason == Reason::NotOurs));
     assert_eq!(settled.plan.kept.len(), 2);
     assert_eq!(lab.read().await.unwrap()[..2], before);

@@ -11,7 +11,7 @@ use hashbrown::HashMap;
 
 use super::live::{Live, domain};
 use crate::index::{Gate, Group, Symbol};
-use crate::order::Known;
+use crate::order::KnownCandidate;
 use crate::policy::{Bound, Limits};
 use crate::{Absence, Allows, Denies};
 
@@ -28,7 +28,7 @@ fn answer(most: u64, in_trial: u64) -> Result<Allows, Denies> {
 }
 
 /// Only operations that are under way count: the candidate keeps its version.
-fn under_way_only(each: &Known<'_>) -> bool {
+fn under_way_only(each: &KnownCandidate<'_>) -> bool {
     match each.candidate.absence {
         Absence::SameVersion => true,
         Absence::NewVersion | Absence::CostsNothing => false,
@@ -37,7 +37,12 @@ fn under_way_only(each: &Known<'_>) -> bool {
 
 impl Live {
     /// As an available pod, or, if it is none, as one more in trial.
-    pub(super) fn availability_of(&self, each: &Known<'_>, limits: Limits, own: u64) -> Result<Allows, Denies> {
+    pub(super) fn availability_of(
+        &self,
+        each: &KnownCandidate<'_>,
+        limits: Limits,
+        own: u64,
+    ) -> Result<Allows, Denies> {
         let answered = self.availability(limits, each.pod.is_down_unreserved(), own);
         if each.pod.is_available() {
             return answered;
@@ -53,7 +58,12 @@ impl Live {
     }
 
     /// The same by nodes: one that has a pod in trial may have more.
-    pub(super) fn trial_on_nodes(&mut self, in_group: (&Gate, &Group), each: &Known<'_>, bound: Bound) -> Trial {
+    pub(super) fn trial_on_nodes(
+        &mut self,
+        in_group: (&Gate, &Group),
+        each: &KnownCandidate<'_>,
+        bound: Bound,
+    ) -> Trial {
         if each.pod.is_available() {
             return None;
         }
@@ -68,7 +78,7 @@ impl Live {
     pub(super) fn trial_on_domains(
         &mut self,
         in_group: (&Gate, &Group),
-        each: &Known<'_>,
+        each: &KnownCandidate<'_>,
         (key, most): (&str, u64),
         why: Denies,
     ) -> Result<Allows, Denies> {
@@ -83,7 +93,7 @@ impl Live {
     }
 
     /// The same on the pod's own node, of which so many pods have to stay.
-    pub(super) fn trial_on_node(&mut self, in_group: (&Gate, &Group), each: &Known<'_>, fewest: u64) -> Trial {
+    pub(super) fn trial_on_node(&mut self, in_group: (&Gate, &Group), each: &KnownCandidate<'_>, fewest: u64) -> Trial {
         if each.pod.is_available() {
             return None;
         }
@@ -94,7 +104,7 @@ impl Live {
     }
 
     /// Pods in trial by node, without the candidate itself.
-    fn tries_on(&mut self, (gate, group): (&Gate, &Group), each: &Known<'_>) -> HashMap<Option<Symbol>, u64> {
+    fn tries_on(&mut self, (gate, group): (&Gate, &Group), each: &KnownCandidate<'_>) -> HashMap<Option<Symbol>, u64> {
         let only = under_way_only(each);
         let taken = &self.taken;
         let tries_on = self.tries_on.entry(only).or_insert_with(|| {

@@ -196,11 +196,11 @@ impl Controller {
         let is_held = |pod: usize| {
             draft.ledgers.iter().any(|ledger| ledger.reserved[pod].is_some()) || draft.seen[pod].1.is_running()
         };
-        let wishes = |pod: usize| !draft.busy[pod] && !regrant[pod] && !draft.seen[pod].0.updated;
+        let desired = |pod: usize| !draft.busy[pod] && !regrant[pod] && !draft.seen[pod].0.updated;
         let allowed = self.gate.answer(Question {
             down: draft.seen.map(|(state, _)| state.down),
             held: std::array::from_fn(is_held),
-            wishing: std::array::from_fn(wishes),
+            wanting: std::array::from_fn(desired),
             urgent: look.urgent,
         });
         for (pod, allowed) in allowed.into_iter().enumerate() {

@@ -2,6 +2,7 @@
 
 mod explain;
 mod limits;
+mod places;
 mod recently_ready;
 mod scope;
 mod times;

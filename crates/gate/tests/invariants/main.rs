@@ -22,12 +22,12 @@ use cluster::{Churn, Cluster, owner_key};
 use strategies::{a_cluster, churn};
 use weird::{weird_rule, weird_selector};
 
-fn candidates(cluster: &Cluster, wishes: &[(usize, i32)]) -> Vec<Candidate> {
+fn candidates(cluster: &Cluster, desired: &[(usize, i32)]) -> Vec<Candidate> {
     let pod = |&(number, priority): &(usize, i32)| {
         let pod = cluster.pods.get(number % cluster.pods.len().max(1))?;
         Some(Candidate { priority, ..Candidate::new(&pod.uid) })
     };
-    wishes.iter().filter_map(pod).collect()
+    desired.iter().filter_map(pod).collect()
 }
 
 proptest! {
@@ -49,15 +49,15 @@ proptest! {
             ledger: TransitionLedgerSpec::default(),
             implicit: None,
         };
-        for (churns, wishes) in rounds {
+        for (churns, desired) in rounds {
             for churn in &churns {
                 cluster.apply(churn);
             }
             let before = cluster.reserved();
-            let verdicts = cluster.decide(&candidates(&cluster, &wishes));
+            let verdicts = cluster.decide(&candidates(&cluster, &desired));
             cluster.tell(&mut gate, &told);
             told = cluster.clone();
-            let step_by_step = gate.decide(&candidates(&cluster, &wishes), &Approvals::new(), Timestamp::UNIX_EPOCH);
+            let step_by_step = gate.decide(&candidates(&cluster, &desired), &Approvals::new(), Timestamp::UNIX_EPOCH);
             prop_assert_eq!(&step_by_step, &verdicts);
             cluster.reserve(&verdicts);
             let newly = cluster.ledger.reservations.keys().filter(|uid| !before.contains(*uid));
@@ -73,7 +73,7 @@ proptest! {
     #[test]
     fn the_order_of_the_input_does_not_matter(
         cluster in a_cluster(),
-        wishes in prop::collection::vec((any::<usize>(), -1..2_i32), 0..12),
+        desired in prop::collection::vec((any::<usize>(), -1..2_i32), 0..12),
         broken in prop::collection::vec(any::<usize>(), 0..3),
         shift in 0..16_usize,
     ) {
@@ -81,9 +81,9 @@ proptest! {
         for pod in broken {
             cluster.apply(&Churn::Break(pod));
         }
-        let wishes = candidates(&cluster, &wishes);
-        let expected = cluster.decide(&wishes);
-        let mut shuffled = wishes.clone();
+        let desired = candidates(&cluster, &desired);
+        let expected = cluster.decide(&desired);
+        let mut shuffled = desired.clone();
         shuffled.reverse();
         cluster.pods.reverse();
         let middle = shift % cluster.pods.len().max(1);
@@ -107,10 +107,10 @@ proptest! {
         }
         let spec = serde_json::from_value(json!({"selector": selector, "rules": rules})).unwrap();
         cluster.rule_sets.push(RuleSet { name: "weird".into(), namespace: "default".into(), spec, unreadable: None });
-        let wishes: Vec<_> =
+        let desired: Vec<_> =
             cluster.pods.iter().map(|pod| Candidate { priority: i32::MAX, ..Candidate::new(&pod.uid) }).collect();
-        let verdicts = cluster.decide(&wishes);
-        prop_assert_eq!(verdicts.len(), wishes.len());
+        let verdicts = cluster.decide(&desired);
+        prop_assert_eq!(verdicts.len(), desired.len());
         for rule in verdicts.iter().flat_map(|verdict| &verdict.rules) {
             prop_assert!(!rule.reason().is_empty() && serde_json::to_string(rule).is_ok());
         }

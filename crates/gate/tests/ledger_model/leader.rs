@@ -188,14 +188,14 @@ impl Controller {
         });
         let mut next = ledger.into();
         hitless_gate::release(&mut next, ended.map(uid));
-        let wishes = |pod: usize| {
+        let desired = |pod: usize| {
             let (state, node) = seen[pod];
             !state.updated && node.granted.is_none() && !node.result && !next.reservations.contains_key(&uid(pod))
         };
         let allowed = self.gate.answer(Question {
             down: seen.map(|(state, _)| state.down),
             held: std::array::from_fn(|pod| next.reservations.contains_key(&uid(pod))),
-            wishing: std::array::from_fn(wishes),
+            wanting: std::array::from_fn(desired),
             urgent,
         });
         let place = |pod| Some((pod, Place { while_unavailable: allowed[pod]?, since: world.new_attempt(pod) }));

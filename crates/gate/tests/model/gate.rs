@@ -17,7 +17,7 @@ pub(crate) struct Question<const PODS: usize> {
     /// It has a place, or is being operated.
     pub(crate) held: [bool; PODS],
     /// It is to be operated.
-    pub(crate) wishing: [bool; PODS],
+    pub(crate) wanting: [bool; PODS],
     /// Which pod goes first.
     pub(crate) urgent: usize,
 }
@@ -45,11 +45,11 @@ impl<const PODS: usize> Gate<PODS> {
         *self.answers.lock().unwrap().entry(question).or_insert_with(|| self.ask(question))
     }
 
-    fn ask(&self, Question { down, held, wishing, urgent }: Question<PODS>) -> Answer<PODS> {
+    fn ask(&self, Question { down, held, wanting, urgent }: Question<PODS>) -> Answer<PODS> {
         let chosen = |which: [bool; PODS]| (0..PODS).filter(move |&pod| which[pod]);
         let reserved =
             chosen(held).map(|pod| (uid(pod), Reserved { since: Timestamp::UNIX_EPOCH, is_over: false })).collect();
-        let candidates: Vec<Candidate> = chosen(wishing)
+        let candidates: Vec<Candidate> = chosen(wanting)
             // The most that an unavailable pod is let do: whoever is seen so goes without room.
             .map(|pod| Candidate {
                 priority: i32::from(pod == urgent),

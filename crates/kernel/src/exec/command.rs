@@ -40,7 +40,7 @@ pub(super) fn run(
 
 /// Makes std fork. Otherwise it calls `posix_spawn` for a program with a slash, and then the new process has the helper's own
 /// memory until it becomes the command. It is in the container already: whoever may trace processes there could write into the
-/// helper, which is not. To set the group that the process has anyway takes no right, and is one of the wishes that
+/// helper, which is not. To set the group that the process has anyway takes no right, and is one of the requests that
 /// `posix_spawn` can't fulfil (`library/std/src/sys/process/unix/unix.rs` of Rust 1.95). With `uid` std would also try to give
 /// up the groups.
 fn in_memory_of_its_own<'a>(command: &'a mut Command, ids: &Ids) -> &'a mut Command {

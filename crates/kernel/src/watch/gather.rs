@@ -1,6 +1,6 @@
 //! A list as it is read: kept as long as it is short, and passed on without being kept once it is not.
 
-use super::{Among, Known};
+use super::{Among, ConnectionKey};
 use crate::Connection;
 
 /// Connections that were read so far.
@@ -28,7 +28,7 @@ impl<'a> Gather<'a> {
     }
 
     /// All have been read: passes on those that were kept, and says which they are; `None` for a crowd.
-    pub(super) fn end(self) -> Option<Vec<Known>> {
+    pub(super) fn end(self) -> Option<Vec<ConnectionKey>> {
         let mut kept = self.kept?;
         // A dump that spans several replies can pass the same socket twice when its neighbours in the kernel's table go.
         kept.sort_unstable_by_key(|connection| connection.cookie);
@@ -36,7 +36,7 @@ impl<'a> Gather<'a> {
         for connection in &kept {
             (self.each)(connection, Among::Few);
         }
-        Some(kept.iter().map(Known::from).collect())
+        Some(kept.iter().map(ConnectionKey::from).collect())
     }
 }
 

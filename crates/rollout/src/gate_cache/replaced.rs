@@ -39,8 +39,8 @@ pub(super) fn replaced<'a>(snapshot: &'a Snapshot, world: &World<'a>) -> HashSet
         }
     }
     let is_complete = |top: &str| {
-        let wished = world.object(top).and_then(registry::size).and_then(|size| usize::try_from(size.desired).ok());
-        wished.is_some_and(|wished| there.get(top).copied().unwrap_or_default() >= wished)
+        let wanted = world.object(top).and_then(registry::size).and_then(|size| usize::try_from(size.desired).ok());
+        wanted.is_some_and(|wanted| there.get(top).copied().unwrap_or_default() >= wanted)
     };
     let complete: BTreeSet<&str> = tops.into_iter().filter(|top| is_complete(top)).collect();
     leaving.into_iter().filter(|(_, top)| complete.contains(top)).map(|(pod, _)| pod.id.uid.as_str()).collect()

@@ -1,6 +1,6 @@
 //! Leave or Hold.
 
-use hitless_api::{GrantMode, ModeWish};
+use hitless_api::{DesiredMode, GrantMode};
 
 use super::not_operable::NotOperable;
 
@@ -8,9 +8,9 @@ use super::not_operable::NotOperable;
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an independent fact")]
 pub struct ModeInputs {
-    /// What is wished.
-    pub wish: ModeWish,
-    /// Who wishes it.
+    /// What is wanted.
+    pub wanted: DesiredMode,
+    /// Who wants it.
     pub origin: String,
     /// The pod has the readiness gate.
     pub gated: bool,
@@ -45,7 +45,7 @@ pub struct ModeInputs {
     /// This Service sends what comes to a node to pods of that node only, and its other pods are on other nodes. It is the
     /// [lone](Self::lone_service) one, or all that lead to the pod are like that.
     pub node_local_service: Option<String>,
-    /// A Service sends connections to the pod whether it is Ready or not, by its owner's wish. Where another pod serves others,
+    /// A Service sends connections to the pod whether it is Ready or not, because its owner wants it. Where another pod serves others,
     /// it is a [lone](Self::lone_service) one.
     pub always_published: bool,
     /// A port of its node that leads to a container which is replaced, whether the pod is Ready or not (`hostPort`).
@@ -157,20 +157,20 @@ pub fn choose(inputs: &ModeInputs) -> Result<Mode, NotOperable> {
     } else {
         None
     };
-    match (inputs.wish, no_hold) {
-        (ModeWish::Leave, _) => {
+    match (inputs.wanted, no_hold) {
+        (DesiredMode::Leave, _) => {
             let lost = inputs.connections_lost.as_ref().map(|words| format!("; {words}")).unwrap_or_default();
             leave(inputs, format!("Wished: by {}{lost}", inputs.origin), "and Leave is wished")
         }
-        (ModeWish::Hold | ModeWish::Auto, Some((reason, because))) => leave(inputs, reason.to_owned(), because),
+        (DesiredMode::Hold | DesiredMode::Auto, Some((reason, because))) => leave(inputs, reason.to_owned(), because),
         // Nobody is connected to it, and a pod that has left tells by its times which container is the new one.
-        (ModeWish::Hold, None)
+        (DesiredMode::Hold, None)
             if inputs.gated && !inputs.serving && !inputs.always_published && inputs.host_port.is_none() =>
         {
             Ok(not_serving())
         }
-        (ModeWish::Hold, None) => Ok(hold(format!("Wished: by {}", inputs.origin))),
-        (ModeWish::Auto, None) => Ok(auto(inputs)),
+        (DesiredMode::Hold, None) => Ok(hold(format!("Wished: by {}", inputs.origin))),
+        (DesiredMode::Auto, None) => Ok(auto(inputs)),
     }
 }
 

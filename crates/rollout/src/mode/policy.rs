@@ -10,7 +10,7 @@ use hitless_api::names::{annotations, system_namespace};
 use hitless_api::pod::PodView;
 use hitless_api::shared::Shared;
 use hitless_api::{
-    DrainOverrides, DrainPolicy, DrainPolicySpec, DrainSpec, Hook, HookLayer, InvalidDrain, Lenient, ModeWish,
+    DesiredMode, DrainOverrides, DrainPolicy, DrainPolicySpec, DrainSpec, Hook, HookLayer, InvalidDrain, Lenient,
     PortTreatment, VerifySpec, crowd,
 };
 use hitless_gate::selector::{self, Fault, Selector};
@@ -61,7 +61,7 @@ impl From<Lenient<DrainPolicy>> for PolicyView {
 }
 
 /// A policy in its place.
-struct Known<'a> {
+struct ScopedPolicy<'a> {
     origin: String,
     policy: &'a PolicyView,
     /// Whom it selects, or what is wrong with that; `None`: nobody.
@@ -70,7 +70,7 @@ struct Known<'a> {
     crowd: Option<String>,
 }
 
-impl Known<'_> {
+impl ScopedPolicy<'_> {
     /// Why it can't be obeyed.
     fn not_usable(&self) -> Option<InvalidDrain> {
         let fault = || self.fault().map(Fault::to_string).or_else(|| self.policy.unreadable.clone());
@@ -110,7 +110,7 @@ type Labels = Shared<BTreeMap<String, String>>;
 #[derive(Default)]
 struct Here<'a> {
     /// By name.
-    all: Vec<Known<'a>>,
+    all: Vec<ScopedPolicy<'a>>,
     /// Those that select by a label's value, by that; their places.
     by_label: HashMap<(&'a str, &'a str), Vec<usize>>,
     /// The others.
@@ -120,7 +120,7 @@ struct Here<'a> {
 }
 
 impl<'a> Here<'a> {
-    fn of(mut all: Vec<Known<'a>>) -> Self {
+    fn of(mut all: Vec<ScopedPolicy<'a>>) -> Self {
         all.sort_by(|a, b| a.policy.name.cmp(&b.policy.name));
         let (mut by_label, mut by_all) = (HashMap::<_, Vec<usize>>::new(), Vec::new());
         for (place, known) in all.iter().enumerate() {
@@ -152,7 +152,7 @@ impl<'a> Here<'a> {
 #[derive(Default)]
 pub struct Policies<'a> {
     by_namespace: HashMap<&'a str, Here<'a>>,
-    default: Option<Known<'a>>,
+    default: Option<ScopedPolicy<'a>>,
     /// What was learned, for what nobody says.
     learned: DrainOverrides,
 }
@@ -167,7 +167,7 @@ pub struct Resolved {
     /// What it is told or asked meanwhile.
     pub hooks: Vec<Hook>,
     /// Leave, Hold, or what is best.
-    pub mode: ModeWish,
+    pub mode: DesiredMode,
     /// Who says so.
     pub mode_origin: String,
 }
@@ -181,7 +181,7 @@ impl<'a> Policies<'a> {
         let learned = DrainOverrides { min_seconds, ..DrainOverrides::default() };
         let mut policies = Self { learned, ..Self::default() };
         let crowded = crowd::crowded(all.iter().filter(|each| !each.is_default()).map(|each| each.namespace.as_str()));
-        let mut by_namespace: HashMap<&str, Vec<Known<'_>>> = HashMap::new();
+        let mut by_namespace: HashMap<&str, Vec<ScopedPolicy<'_>>> = HashMap::new();
         for policy in all {
             let count = crowded.get(policy.namespace.as_str()).filter(|_| !policy.is_default());
             // Of too many, the first one by name says no for all of them.
@@ -197,7 +197,7 @@ impl<'a> Policies<'a> {
             let selector = policy.spec.selector.as_ref().filter(|_| !policy.is_default()).map(selector::read);
             let crowd = count.map(|count| crowd::text("DrainPolicies", &policy.namespace, *count));
             let is_alone = crowd.is_some();
-            let known = Known { origin: format!("DrainPolicy {}", policy.path()), policy, selector, crowd };
+            let known = ScopedPolicy { origin: format!("DrainPolicy {}", policy.path()), policy, selector, crowd };
             if policy.is_default() {
                 policies.default = Some(known);
                 continue;
@@ -213,7 +213,7 @@ impl<'a> Policies<'a> {
     }
 
     /// The policies that select the pod, the one that counts first. A selector that can't be understood may select it.
-    fn concerning(&self, pod: &PodView) -> impl Iterator<Item = &Known<'a>> {
+    fn concerning(&self, pod: &PodView) -> impl Iterator<Item = &ScopedPolicy<'a>> {
         let here = self.by_namespace.get(pod.id.namespace.as_str());
         here.into_iter().flat_map(|here| {
             let places = here.concerning(pod);
@@ -231,7 +231,7 @@ impl<'a> Policies<'a> {
         told: impl Fn(u16) -> Option<PortTreatment>,
         start_seconds: u32,
     ) -> Result<Resolved, InvalidDrain> {
-        let chain: Vec<&Known<'_>> = self.concerning(pod).next().into_iter().chain(&self.default).collect();
+        let chain: Vec<&ScopedPolicy<'_>> = self.concerning(pod).next().into_iter().chain(&self.default).collect();
         if let Some(error) = chain.iter().find_map(|known| known.not_usable()) {
             return Err(error);
         }
@@ -251,8 +251,9 @@ impl<'a> Policies<'a> {
             crashes: None,
         };
         let by_policy = || chain.iter().find_map(|known| Some((known.policy.spec.mode?, known.origin.clone())));
-        let by_pod = ModeWish::of(pod)?.map(|mode| (mode, format!("annotation {}", annotations::MODE)));
-        let (mode, mode_origin) = by_pod.or_else(by_policy).unwrap_or_else(|| (ModeWish::Auto, "default".to_owned()));
+        let by_pod = DesiredMode::of(pod)?.map(|mode| (mode, format!("annotation {}", annotations::MODE)));
+        let (mode, mode_origin) =
+            by_pod.or_else(by_policy).unwrap_or_else(|| (DesiredMode::Auto, "default".to_owned()));
         Ok(Resolved { drain, verify, hooks, mode, mode_origin })
     }
 
@@ -262,7 +263,7 @@ impl<'a> Policies<'a> {
         // Most pods say nothing, and most policies suit everybody: this is asked of every workload in every round.
         let says = InvalidDrain::ANNOTATIONS.iter().any(|key| pod.annotations.contains_key(*key));
         let here = self.by_namespace.get(pod.id.namespace.as_str()).into_iter().flat_map(|here| &here.all);
-        if !says && !here.chain(&self.default).any(Known::may_not_suit) {
+        if !says && !here.chain(&self.default).any(ScopedPolicy::may_not_suit) {
             return None;
         }
         self.resolve(pod, |_| None, 0).err()
@@ -325,13 +326,13 @@ mod tests {
         let resolved = resolve(&all, json!({})).unwrap();
         assert_eq!((resolved.drain.min_seconds, resolved.drain.deadline_seconds), (5, 9));
         assert_eq!((resolved.verify.progress_seconds, resolved.verify.soak_seconds), (77, 4));
-        assert_eq!((resolved.mode, resolved.mode_origin.as_str()), (ModeWish::Leave, "DrainPolicy shop/b"));
+        assert_eq!((resolved.mode, resolved.mode_origin.as_str()), (DesiredMode::Leave, "DrainPolicy shop/b"));
         let own =
             resolve(&all, json!({"hitless.dev/mode": "Auto", "hitless.dev/drain": "{\"minSeconds\": 2}"})).unwrap();
-        assert_eq!((own.mode, own.drain.min_seconds), (ModeWish::Auto, 2));
+        assert_eq!((own.mode, own.drain.min_seconds), (DesiredMode::Auto, 2));
         all.remove(0);
         let resolved = resolve(&all, json!({})).unwrap();
-        assert_eq!((resolved.mode, resolved.drain.min_seconds), (ModeWish::Hold, 6));
+        assert_eq!((resolved.mode, resolved.drain.min_seconds), (DesiredMode::Hold, 6));
         assert_eq!(resolve(&[], json!({})).unwrap().mode_origin, "default");
     }
 
@@ -451,7 +452,7 @@ mod tests {
         assert!(resolve(&many[1..], json!({})).is_ok(), "none of them selects it");
         let mut elsewhere: Vec<_> = (0..=crowd::MOST).map(|number| one("other", number)).collect();
         elsewhere.push(policy(system_namespace(), DEFAULT, json!({"mode": "Hold"})));
-        assert_eq!(resolve(&elsewhere, json!({})).unwrap().mode, ModeWish::Hold);
+        assert_eq!(resolve(&elsewhere, json!({})).unwrap().mode, DesiredMode::Hold);
         assert_eq!(Policies::of(&elsewhere, 0).not_usable().count(), 1, "it is told once");
     }
 

@@ -148,7 +148,7 @@ impl ServiceView {
         !self.node_local || other.node == pod.node
     }
 
-    /// By its owner's wish it sends connections to pods that are not Ready, too.
+    /// As its owner wants, it sends connections to pods that are not Ready, too.
     #[must_use]
     pub fn is_published(&self) -> bool {
         self.has_address && self.open && self.held_by.is_none()

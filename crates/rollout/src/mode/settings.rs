@@ -3,7 +3,7 @@
 use hitless_api::node_transition::AgentInfo;
 use hitless_api::pod::{ContainerView, PodView, Protocol};
 use hitless_api::{
-    DrainSpec, Grant, GrantMode, GrantOp, Hook, ModeWish, Outcome, PortDrain, PortTreatment, Transition,
+    DesiredMode, DrainSpec, Grant, GrantMode, GrantOp, Hook, Outcome, PortDrain, PortTreatment, Transition,
     TransitionResult, VerifySpec,
 };
 use hitless_workloads::{Operation, Plan};
@@ -241,7 +241,7 @@ impl OperationSettings {
             drain.deadline_seconds = drain.deadline_seconds.max(drain.min_seconds);
         }
         let inputs = ModeInputs {
-            wish: resolved.mode,
+            wanted: resolved.mode,
             origin: resolved.mode_origin,
             gated: pod.gated,
             serving: pod.ready(),
@@ -302,7 +302,7 @@ impl OperationSettings {
         self.inputs.ready_milliseconds.or(self.ready_before_milliseconds)
     }
 
-    /// Whether clients would be refused in this mode, which nobody has wished, for longer than natively, where a pod of the next version
+    /// Whether clients would be refused in this mode, which nobody has wanted, for longer than natively, where a pod of the next version
     /// serves before this one goes. `is_alone`: they have nobody else; then what is unknown is not guessed to be short. Where they have,
     /// one pod may show it, as it is only its own share of them that it costs.
     #[must_use]
@@ -316,7 +316,7 @@ impl OperationSettings {
             let keeps_clients = word == Mode::NO_READINESS_GATE || self.is_kept_by_load_balancer(mode);
             keeps_clients && gap.is_some_and(|gap| gap > cap.saturating_add(CLEARLY))
         };
-        self.inputs.wish == ModeWish::Auto && is_refused
+        self.inputs.wanted == DesiredMode::Auto && is_refused
     }
 
     /// The same, where natively another pod serves on its node before it goes, and in place some clients of the node have nobody else.
@@ -330,7 +330,7 @@ impl OperationSettings {
             GrantMode::Leave => Mode::REST_ON_OTHERS.contains(&word) || word == Mode::CANNOT_HOLD,
             GrantMode::Stay | GrantMode::Unknown(_) => false,
         };
-        self.inputs.wish == ModeWish::Auto && self.inputs.serving && is_refused
+        self.inputs.wanted == DesiredMode::Auto && self.inputs.serving && is_refused
     }
 
     /// It leaves because another pod serves, and a load balancer outside of the cluster sends it connections all the same.
@@ -399,7 +399,7 @@ impl OperationSettings {
         companion_serves: bool,
     ) -> Result<Start<'a>, NotOperable> {
         // Who else serves matters to nobody but Auto.
-        let asks = self.inputs.wish == ModeWish::Auto;
+        let asks = self.inputs.wanted == DesiredMode::Auto;
         let stand_in = if asks { traffic.stand_in_while_unready(pod, serving) } else { StandIn::None };
         let named = |service: &str| Some(service.to_owned());
         let (another_serves, lone_service, node_local_service) = match stand_in {

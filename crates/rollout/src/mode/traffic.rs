@@ -152,7 +152,7 @@ impl<'a> Traffic<'a> {
         targets.filter(|target| target.protocol == protocol).filter_map(|target| target.of(pod)).collect()
     }
 
-    /// Whether a Service sends the pod connections whether it is Ready or not, by its owner's wish.
+    /// Whether a Service sends the pod connections whether it is Ready or not, because its owner wants it.
     #[must_use]
     pub fn always_published(&self, pod: &PodView) -> bool {
         self.leading_to(pod).any(ServiceView::is_published)

@@ -101,7 +101,7 @@ pub enum Stand {
 
 /// What is wanted of one server. The last one that serves stays, whatever is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BackendWish {
+pub struct DesiredBackend {
     /// Whose it is; for people. `None`: no pod is known at this address any more.
     pub pod: Option<PodRef>,
     /// Where.
@@ -112,9 +112,9 @@ pub struct BackendWish {
 
 /// What is wanted of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PoolWish {
+pub struct DesiredPool {
     /// Which.
     pub key: PoolKey,
     /// Its servers, by address. What is not listed stays as it is.
-    pub backends: Vec<BackendWish>,
+    pub backends: Vec<DesiredBackend>,
 }

@@ -11,9 +11,9 @@ use crate::round::facts::Facts;
 impl<'a> Facts<'a, '_> {
     /// What operating the pod may cost if it is not available. `op`: what is to be done, if that is known.
     pub(crate) fn absence(&self, pod: &'a PodView, op: Option<&GrantOp>) -> Absence {
-        let index = self.wishes.workload_of(pod);
+        let index = self.desired.workload_of(pod);
         let behind = |plan: &&Plan| plan.behind.contains(&pod.id.uid);
-        let plan = index.map(|index| &self.wishes.plans[index]).filter(behind);
+        let plan = index.map(|index| &self.desired.plans[index]).filter(behind);
         match op {
             // It leaves for good, and nobody is made anew of a version that is not verified.
             Some(GrantOp::Drain) if plan.is_none() => return Absence::CostsNothing,

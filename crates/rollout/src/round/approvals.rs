@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::Ask;
 use crate::round::change::Change;
-use crate::round::facts::wishes::Wishes;
+use crate::round::facts::desired::DesiredState;
 use crate::round::pod_verdict::PodVerdict;
 use crate::snapshot::Snapshot;
 
@@ -19,7 +19,7 @@ pub(crate) struct Asked {
 
 /// Lets operated pods return that wait for the rules of stage PostCheck.
 pub(crate) fn post_checks<'a>(
-    wishes: &Wishes<'a>,
+    desired: &DesiredState<'a>,
     gate: &Gate,
     snapshot: &'a Snapshot,
     now: Timestamp,
@@ -28,7 +28,7 @@ pub(crate) fn post_checks<'a>(
     for (node, view) in &snapshot.node_transitions {
         for grant in view.spec.grants.iter().filter(|grant| grant.post_check == Some(PostCheck::Pending)) {
             let checking = view.transition(grant).filter(|transition| transition.result.is_none());
-            let Some(pod) = wishes.pods.get(grant.pod.uid.as_str()) else { continue };
+            let Some(pod) = desired.pods.get(grant.pod.uid.as_str()) else { continue };
             if checking.is_none_or(|transition| transition.phase != Phase::Checking) {
                 continue;
             }
@@ -45,10 +45,10 @@ pub(crate) fn post_checks<'a>(
 
 impl Asked {
     /// What the verdicts before an operation ask for.
-    pub(crate) fn add_all(&mut self, verdicts: &[PodVerdict], wishes: &Wishes<'_>) {
+    pub(crate) fn add_all(&mut self, verdicts: &[PodVerdict], desired: &DesiredState<'_>) {
         for verdict in verdicts {
-            let wish = wishes.by_pod.get(verdict.pod.uid.as_str());
-            let Some(intent) = wish.and_then(|wish| wish.intent.as_ref().ok()) else { continue };
+            let wanted = desired.by_pod.get(verdict.pod.uid.as_str());
+            let Some(intent) = wanted.and_then(|wanted| wanted.intent.as_ref().ok()) else { continue };
             if let Some(gate) = &verdict.gate {
                 self.add(gate, &verdict.pod, &intent.id());
             }

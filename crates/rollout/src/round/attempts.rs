@@ -3,17 +3,17 @@
 use hitless_api::{GrantOp, VerifySpec};
 use hitless_workloads::{Object, OncePerPod, OptIn, Plan, registry};
 
-use crate::round::draft::Draft;
 use crate::round::facts::Facts;
 use crate::round::operable::Operable;
+use crate::round::write_plan::WritePlan;
 
 /// About two and a half minutes: the kubelet waits for 10, 20, 40 and 80 s between them.
 const CRASHES: u32 = 5;
 
 impl<'a> Facts<'a, '_> {
     /// How the operation of the pod is judged.
-    pub(crate) fn verify(&self, operable: &Operable<'a>, draft: &Draft<'_>) -> VerifySpec {
-        let alone = self.is_alone(operable.pod, draft);
+    pub(crate) fn verify(&self, operable: &Operable<'a>, writes: &WritePlan<'_>) -> VerifySpec {
+        let alone = self.is_alone(operable.pod, writes);
         VerifySpec { alone, crashes: self.crashes(operable, alone), ..operable.settings.verify }
     }
 
@@ -24,8 +24,8 @@ impl<'a> Facts<'a, '_> {
             GrantOp::Update | GrantOp::Restart => true,
             GrantOp::Relabel | GrantOp::Drain | GrantOp::Foreign | GrantOp::Unknown(_) => false,
         };
-        let plan = &self.wishes.plans[self.workload_of_operation(operable).filter(|_| starts)?];
-        let root = self.wishes.world.object(&plan.workload.uid)?;
+        let plan = &self.desired.plans[self.workload_of_operation(operable).filter(|_| starts)?];
+        let root = self.desired.world.object(&plan.workload.uid)?;
         let is_due = if alone { is_alone_natively(plan, root) } else { kept_in_place(plan, root).is_some() };
         is_due.then_some(CRASHES)
     }

@@ -10,15 +10,15 @@ use hitless_workloads::{Obstacle, Operation, registry};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::mode::{Forecast, Gaps, OperationSettings, PodContext, Serving, WorkloadFacts, start_seconds};
-use crate::round::draft::Draft;
 use crate::round::facts::Facts;
+use crate::round::facts::desired::PodOperation;
 use crate::round::facts::endings::Failure;
 use crate::round::facts::learned::Learned;
-use crate::round::facts::wishes::Wish;
 use crate::round::operable::Operable;
 use crate::round::pod_verdict::PodVerdict;
 use crate::round::removals::Removable;
 use crate::round::wait_reason::WaitReason;
+use crate::round::write_plan::WritePlan;
 
 /// For so long pods wait for what the first one of their workload teaches.
 const LESSON: SignedDuration = SignedDuration::from_secs(30);
@@ -44,7 +44,7 @@ impl<'a> InTurn<'a> {
 
 /// Those that only rules can keep, and what is said of the others.
 pub(crate) struct Candidates<'a> {
-    pub(crate) draft: Draft<'a>,
+    pub(crate) writes: WritePlan<'a>,
     /// Pods that serve nobody, which nothing but the rules can keep from being deleted.
     pub(crate) removable: Vec<Removable<'a>>,
     pub(crate) operable: HashMap<&'a str, Operable<'a>>,
@@ -52,39 +52,39 @@ pub(crate) struct Candidates<'a> {
 }
 
 impl<'a> Facts<'a, '_> {
-    /// Of the pods that wish these operations, once the draft has what has ended.
+    /// Of the pods that want these operations, once the planned writes have what has ended.
     pub(crate) fn candidates<'w>(
         &self,
-        wishes: impl IntoIterator<Item = (&'w &'a str, &'w Wish<'a>)>,
-        draft: Draft<'a>,
+        desired: impl IntoIterator<Item = (&'w &'a str, &'w PodOperation<'a>)>,
+        writes: WritePlan<'a>,
     ) -> Candidates<'a>
     where
         'a: 'w,
     {
-        let unseen = self.unseen(&draft);
+        let unseen = self.unseen(&writes);
         let (mut operable, mut removable, mut verdicts) = (HashMap::new(), Vec::new(), Vec::new());
         let mut in_turn = InTurn::default();
-        for (uid, wish) in wishes {
+        for (uid, wanted) in desired {
             let is_counted = || {
-                let is_uncounted = unseen.contains(wish.pod.id.namespace.as_str())
+                let is_uncounted = unseen.contains(wanted.pod.id.namespace.as_str())
                     || ((!unseen.is_empty() || self.snapshot.uncounted) && self.gate.counts_cluster_wide(uid));
                 if is_uncounted { Err(WaitReason::PodNotCached) } else { Ok(()) }
             };
-            if let Some(removal) = wish.removal {
-                match self.removable(wish, removal, &draft).and_then(|found| is_counted().map(|()| found)) {
+            if let Some(removal) = wanted.removal {
+                match self.removable(wanted, removal, &writes).and_then(|found| is_counted().map(|()| found)) {
                     Ok(found) => removable.push(found),
-                    Err(waiting) => verdicts.push(self.verdict(wish.pod, Err(waiting), None)),
+                    Err(waiting) => verdicts.push(self.verdict(wanted.pod, Err(waiting), None)),
                 }
                 continue;
             }
-            let found = self.candidate(wish, &draft).and_then(|found| is_counted().map(|()| found));
+            let found = self.candidate(wanted, &writes).and_then(|found| is_counted().map(|()| found));
             match found {
                 Ok(found) => _ = operable.insert(*uid, found),
                 Err(waiting) => {
                     if matches!(waiting, WaitReason::ImagePulling { .. } | WaitReason::ImageNotFetched { .. }) {
-                        in_turn.wait(wish.workload, wish.rank, wish.pod);
+                        in_turn.wait(wanted.workload, wanted.rank, wanted.pod);
                     }
-                    verdicts.push(self.verdict(wish.pod, Err(waiting), None));
+                    verdicts.push(self.verdict(wanted.pod, Err(waiting), None));
                 }
             }
         }
@@ -95,24 +95,24 @@ impl<'a> Facts<'a, '_> {
                 verdicts.push(self.verdict(pod.pod, Err(waiting), None));
             }
         }
-        Candidates { draft, removable, operable, verdicts }
+        Candidates { writes, removable, operable, verdicts }
     }
 
-    fn candidate(&self, wish: &Wish<'a>, draft: &Draft<'a>) -> Result<Operable<'a>, WaitReason> {
-        let pod = wish.pod;
-        if let Some(waiting) = self.in_the_way(wish, draft).next() {
+    fn candidate(&self, wanted: &PodOperation<'a>, writes: &WritePlan<'a>) -> Result<Operable<'a>, WaitReason> {
+        let pod = wanted.pod;
+        if let Some(waiting) = self.in_the_way(wanted, writes).next() {
             return Err(waiting);
         }
-        let intent = wish.intent.clone().map_err(WaitReason::Obstacle)?;
+        let intent = wanted.intent.clone().map_err(WaitReason::Obstacle)?;
         let Some(node) = pod.node.as_deref() else { return Err(WaitReason::NotScheduled) };
-        if wish.workload.is_some_and(|workload| self.reloads.restarts_soon(workload, draft.now)) {
+        if wanted.workload.is_some_and(|workload| self.reloads.restarts_soon(workload, writes.now)) {
             return Err(WaitReason::Reload);
         }
-        let settings = self.settings(wish)?;
-        let operable = Operable { pod, node, intent, settings, owner: self.wishes.owner(pod), rank: wish.rank };
-        let is_prefetched_only = wish.workload.is_some_and(|index| self.wishes.plans[index].prefetch_only);
+        let settings = self.settings(wanted)?;
+        let operable = Operable { pod, node, intent, settings, owner: self.desired.owner(pod), rank: wanted.rank };
+        let is_prefetched_only = wanted.workload.is_some_and(|index| self.desired.plans[index].prefetch_only);
         if let Some(waiting) = self.images.waiting(pod, &operable.intent) {
-            return if !is_prefetched_only && self.goes_natively(&operable, draft) {
+            return if !is_prefetched_only && self.goes_natively(&operable, writes) {
                 Ok(operable)
             } else {
                 Err(waiting)
@@ -143,7 +143,7 @@ impl<'a> Facts<'a, '_> {
         match operable.intent.operation.op {
             GrantOp::Foreign => None,
             GrantOp::Update | GrantOp::Restart | GrantOp::Relabel | GrantOp::Drain | GrantOp::Unknown(_) => {
-                self.wishes.workload_of(operable.pod)
+                self.desired.workload_of(operable.pod)
             }
         }
     }
@@ -170,43 +170,44 @@ impl<'a> Facts<'a, '_> {
     pub(crate) fn not_its_turn(&self, in_turn: &InTurn<'_>, pod: &Operable<'_>) -> Option<WaitReason> {
         let workload = self.workload_of_operation(pod).filter(|_| pod.pod.available())?;
         let first = in_turn.before(workload, pod.rank)?;
-        let kind = registry::of_workload(&self.wishes.plans[workload].workload.group_kind)?;
+        let kind = registry::of_workload(&self.desired.plans[workload].workload.group_kind)?;
         let kind = kind.resources().first().map_or("", |own| own.group_kind.kind.as_ref());
         Some(WaitReason::Obstacle(Obstacle::NotItsTurn { kind, first: first.to_owned() }))
     }
 
     /// Namespaces with an operated pod that our cache does not have (yet): what it takes from a budget can't be counted.
-    fn unseen(&self, draft: &Draft<'a>) -> BTreeSet<&'a str> {
-        let unknown = |uid: &String| !self.wishes.pods.contains_key(uid.as_str());
+    fn unseen(&self, writes: &WritePlan<'a>) -> BTreeSet<&'a str> {
+        let unknown = |uid: &String| !self.desired.pods.contains_key(uid.as_str());
         let snapshot = self.snapshot;
         let reserved = snapshot
             .ledgers
             .keys()
-            .filter(|namespace| draft.ledger(namespace).is_some_and(|ledger| ledger.reservations.keys().any(unknown)));
+            .filter(|namespace| writes.ledger(namespace).is_some_and(|ledger| ledger.reservations.keys().any(unknown)));
         let granted = snapshot.node_transitions.iter().flat_map(|(node, known)| {
-            let kept = |id: &String| draft.grants(node).iter().any(|grant| grant.id == *id);
+            let kept = |id: &String| writes.grants(node).iter().any(|grant| grant.id == *id);
             known.unfinished().filter(move |grant| unknown(&grant.pod.uid) && kept(&grant.id))
         });
         let namespaces = reserved.map(String::as_str).chain(granted.map(|grant| grant.pod.namespace.as_str()));
         namespaces.filter(|namespace| snapshot.unknown.lists(namespace)).collect()
     }
 
-    /// What holds for the pod of the wish.
-    pub(crate) fn settings(&self, wish: &Wish<'_>) -> Result<OperationSettings, WaitReason> {
-        let node = wish.pod.node.as_deref().unwrap_or_default();
-        let mut workload = wish.workload.map(|index| self.workload_facts(index)).unwrap_or_default();
-        let is_unfetched = wish.intent.as_ref().is_ok_and(|intent| self.images.not_fetched(wish.pod, intent).is_some());
+    /// What holds for the pod of the operation.
+    pub(crate) fn settings(&self, wanted: &PodOperation<'_>) -> Result<OperationSettings, WaitReason> {
+        let node = wanted.pod.node.as_deref().unwrap_or_default();
+        let mut workload = wanted.workload.map(|index| self.workload_facts(index)).unwrap_or_default();
+        let is_unfetched =
+            wanted.intent.as_ref().is_ok_and(|intent| self.images.not_fetched(wanted.pod, intent).is_some());
         if is_unfetched {
             // The pull comes on top, and nobody knows how long that takes.
             workload.gap_milliseconds = None;
         }
         let context = PodContext {
-            pod: wish.pod,
+            pod: wanted.pod,
             workload,
-            post_check: self.gate.has_post_check(&wish.pod.id.uid, || Candidate::of(wish.pod, String::new())),
+            post_check: self.gate.has_post_check(&wanted.pod.id.uid, || Candidate::of(wanted.pod, String::new())),
             agent: self.snapshot.node_transitions.get(node).map(|known| known.agent_status()).unwrap_or_default(),
-            operation: wish.intent.as_ref().ok().map(|intent| &*intent.operation),
-            delay_seconds: wish.delay_seconds,
+            operation: wanted.intent.as_ref().ok().map(|intent| &*intent.operation),
+            delay_seconds: wanted.delay_seconds,
             is_unfetched,
         };
         let settings = OperationSettings::of(context, &self.policies, &self.traffic);
@@ -214,8 +215,8 @@ impl<'a> Facts<'a, '_> {
     }
 
     fn workload_facts(&self, index: usize) -> WorkloadFacts<'_> {
-        let known = WorkloadFacts::of(&self.wishes.plans[index]);
-        let plan = &self.wishes.plans[index];
+        let known = WorkloadFacts::of(&self.desired.plans[index]);
+        let plan = &self.desired.plans[index];
         let learned = self.learned.get(&index);
         let of_target = |gaps: &Gaps| gaps.of(&plan.target);
         let news = |learned: &Learned| {
@@ -241,30 +242,30 @@ impl<'a> Facts<'a, '_> {
 
     /// The pod of the same workload that is being operated as the first one, and that will teach how long the workload is away.
     /// Nobody waits for one that takes long, nor where one that is done has taught nothing.
-    pub(crate) fn teacher<'s>(&'s self, pod: &'a PodView, draft: &'s Draft<'_>) -> Option<&'s str> {
-        let workload = self.wishes.workload_of(pod)?;
-        let plan = &self.wishes.plans[workload];
-        let others = draft.every_grant().filter(|grant| grant.pod.uid != pod.id.uid);
-        let of_workload = |grant: &&Grant| self.wishes.workload_of_target(grant) == Some(workload);
+    pub(crate) fn teacher<'s>(&'s self, pod: &'a PodView, writes: &'s WritePlan<'_>) -> Option<&'s str> {
+        let workload = self.desired.workload_of(pod)?;
+        let plan = &self.desired.plans[workload];
+        let others = writes.every_grant().filter(|grant| grant.pod.uid != pod.id.uid);
+        let of_workload = |grant: &&Grant| self.desired.workload_of_target(grant) == Some(workload);
         let operated: Vec<&Grant> = others.filter(of_workload).filter(|grant| !self.has_ended(grant)).collect();
         // Once its image is patched it is as the target says, and has still to show how long it is away.
         let patched = operated.iter().filter(|grant| !plan.behind.contains(&grant.pod.uid)).count();
         if plan.up_to_date() > patched {
             return None;
         }
-        let is_recent = |grant: &&Grant| draft.now.duration_since(grant.granted.0) < LESSON;
+        let is_recent = |grant: &&Grant| writes.now.duration_since(grant.granted.0) < LESSON;
         operated.into_iter().find(is_recent).map(|grant| grant.pod.name.as_str())
     }
 
     pub(crate) fn has_ended(&self, grant: &Grant) -> bool {
-        let node = self.wishes.pods.get(grant.pod.uid.as_str()).and_then(|pod| pod.node.as_ref());
+        let node = self.desired.pods.get(grant.pod.uid.as_str()).and_then(|pod| pod.node.as_ref());
         node.and_then(|node| self.snapshot.node_transitions.get(node)).is_some_and(|known| known.has_ended(grant))
     }
 
     /// How the pod is now: it may have been granted in this very round.
-    pub(crate) fn serving(&self, pod: &PodView, draft: &Draft<'_>) -> Serving {
-        let taken = draft.reservation(&pod.id.namespace, &pod.id.uid).is_some() || self.ended.is_taken(&pod.id.uid);
-        Serving::of(pod, taken && !self.is_down(pod, draft.now))
+    pub(crate) fn serving(&self, pod: &PodView, writes: &WritePlan<'_>) -> Serving {
+        let taken = writes.reservation(&pod.id.namespace, &pod.id.uid).is_some() || self.ended.is_taken(&pod.id.uid);
+        Serving::of(pod, taken && !self.is_down(pod, writes.now))
     }
 
     /// Its operation is over, and nobody knows until when it is not Ready: others would wait for it for ever.
@@ -276,8 +277,8 @@ impl<'a> Facts<'a, '_> {
     /// When a pod whose operation is over, and that is not Ready, has had as long again as its owner allows for a start: from then on nobody
     /// knows until when it is down.
     pub(crate) fn down_from(&self, over: &Failure<'_>) -> Option<Timestamp> {
-        let pod = self.wishes.pods.get(over.grant.pod.uid.as_str()).filter(|pod| !pod.ready() && !pod.terminating)?;
-        let plan = self.wishes.workload_of(pod).map(|workload| &self.wishes.plans[workload]);
+        let pod = self.desired.pods.get(over.grant.pod.uid.as_str()).filter(|pod| !pod.ready() && !pod.terminating)?;
+        let plan = self.desired.workload_of(pod).map(|workload| &self.desired.plans[workload]);
         let allowed = start_seconds(pod, plan.and_then(|plan| plan.progress_deadline_seconds));
         over.since.saturating_add(SignedDuration::from_secs(allowed.into())).ok()
     }
@@ -292,7 +293,7 @@ impl<'a> Facts<'a, '_> {
             Ok(expected) => (Some(expected), None),
             Err(waiting) => (None, Some(waiting)),
         };
-        let (pod, owner) = (pod.id.clone(), self.wishes.owner(pod).cloned());
+        let (pod, owner) = (pod.id.clone(), self.desired.owner(pod).cloned());
         PodVerdict { pod, owner, waiting, gate, expected, beside_companion: false }
     }
 }

@@ -1,4 +1,4 @@
-//! What the phases of a round decide, as data. Nothing is written but by a change: [`super::draft::Draft`] makes the writes of them.
+//! What the phases of a round decide, as data. Nothing is written but by a change: [`super::write_plan::WritePlan`] makes the writes of them.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ pub(crate) enum Change<'a> {
     /// Whoever decides it has the evidence.
     Release { namespace: &'a str, pod_uid: &'a str, operation: OperationKey },
     /// The pod is reserved in the ledger of its namespace and, where `in_cluster`, in that of the whole cluster, which is written
-    /// first. [`super::draft::Draft::reserve`] makes it, and says whether there is room.
+    /// first. [`super::write_plan::WritePlan::reserve`] makes it, and says whether there is room.
     Reserve { pod: &'a PodRef, reservation: Reservation, in_cluster: bool },
     /// The ledger is rewritten, so that nothing that was prepared on an older version of it arrives any more.
     FenceLedger { namespace: &'a str, fence: String },

@@ -8,16 +8,16 @@ mod stage;
 
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, GrantMode, GrantOp, Reservation};
-use hitless_workloads::{CompanionWish, Object, Plan, registry};
+use hitless_workloads::{CompanionPolicy, Object, Plan, registry};
 
 use crate::companion::{self, Outcome, State, Tried};
 use crate::mode::{Mode, Serving, StandIn, Traffic};
-use crate::round::draft::Draft;
 use crate::round::facts::Facts;
 use crate::round::facts::companions::{is_known, is_moving, target_key, tried};
 use crate::round::operable::Operable;
 use crate::round::wait_reason::WaitReason;
 use crate::round::wait_reason::companion::Companion;
+use crate::round::write_plan::WritePlan;
 use crate::snapshot::Snapshot;
 
 pub(crate) use retire::retiring;
@@ -60,7 +60,7 @@ impl Facts<'_, '_> {
         serves && takes_clients()
     }
 
-    /// Whether a companion is going to take the pod's clients, if it wishes what it does when its turn comes.
+    /// Whether a companion is going to take the pod's clients, if it wants what it does when its turn comes.
     pub(crate) fn expects_companion(&self, operable: &Operable<'_>, mode: &Mode) -> bool {
         let Some(plan) = self.may_have(operable).filter(|plan| plan.total == 1) else { return false };
         let is_there = self.companions.of(plan).is_some_and(|pod| !pod.terminating);
@@ -70,8 +70,8 @@ impl Facts<'_, '_> {
     /// The version was tried and did not run, or does not run for a while: the pod does not ask the rules, so that others may have
     /// the place that it would get and not take.
     pub(crate) fn stuck_companion(&self, operable: &Operable<'_>) -> Option<WaitReason> {
-        // Every pod that wishes something is asked this, and hardly any has a companion.
-        let known = &self.wishes.plans[self.workload_of_operation(operable)?];
+        // Every pod that wants something is asked this, and hardly any has a companion.
+        let known = &self.desired.plans[self.workload_of_operation(operable)?];
         if !self.has_begun(known) || self.ended.regrant.contains_key(operable.pod.id.uid.as_str()) {
             return None;
         }
@@ -109,12 +109,12 @@ impl Facts<'_, '_> {
 
     /// The plan of the pod's workload, if a companion may run what it brings to the pod, whether it can serve or not.
     fn may_run(&self, operable: &Operable<'_>) -> Option<&Plan> {
-        let plan = &self.wishes.plans[self.workload_of_operation(operable)?];
+        let plan = &self.desired.plans[self.workload_of_operation(operable)?];
         // A change of labels starts nothing that could be tried.
         let starts = operable.intent.operation.op != GrantOp::Relabel;
         let is_behind = is_moving(plan) && plan.behind.contains(&operable.pod.id.uid);
         let wants = starts && (is_behind || operable.intent.is_assumed());
-        let may = wants && plan.companion != CompanionWish::Never && self.cannot_run(operable).is_none();
+        let may = wants && plan.companion != CompanionPolicy::Never && self.cannot_run(operable).is_none();
         may.then_some(plan)
     }
 
@@ -126,7 +126,7 @@ impl Facts<'_, '_> {
 
     /// The companion is to leave service, but a pod of its workload is being operated, or goes in this very round, or is reserved and
     /// waits for its Service to be open.
-    pub(crate) fn needed(&self, operable: &Operable<'_>, draft: &Draft<'_>) -> Option<WaitReason> {
+    pub(crate) fn needed(&self, operable: &Operable<'_>, writes: &WritePlan<'_>) -> Option<WaitReason> {
         let Operable { pod, owner, .. } = operable;
         let is_leaving = operable.intent.operation.op == GrantOp::Drain && companion::is_companion(pod);
         let owner = owner.filter(|_| is_leaving)?;
@@ -134,14 +134,14 @@ impl Facts<'_, '_> {
             let of_owner = grant.owner.as_ref().is_some_and(|other| other.uid == owner.uid);
             of_owner && grant.op != GrantOp::Drain && !self.has_ended(grant) && !self.lost.has(&grant.pod.uid)
         };
-        let operated = draft.every_grant().find(is_operated).map(|grant| &grant.pod.name);
+        let operated = writes.every_grant().find(is_operated).map(|grant| &grant.pod.name);
         let is_reserved = |(uid, _): &(&String, &Reservation)| {
-            let other = self.wishes.pods.get(uid.as_str());
+            let other = self.desired.pods.get(uid.as_str());
             let other = other.filter(|other| !companion::is_companion(other) && !self.lost.has(&other.id.uid));
-            other.and_then(|other| self.wishes.owner(other)).is_some_and(|other| other.uid == owner.uid)
+            other.and_then(|other| self.desired.owner(other)).is_some_and(|other| other.uid == owner.uid)
         };
         let reserved = || {
-            let ledger = draft.ledger(&pod.id.namespace)?;
+            let ledger = writes.ledger(&pod.id.namespace)?;
             ledger.reservations.iter().find(is_reserved).map(|(_, reservation)| &reservation.pod)
         };
         let stage = Companion::Needed(operated.or_else(reserved)?.clone());
@@ -150,19 +150,19 @@ impl Facts<'_, '_> {
 
     /// Why no companion of the pod's workload may serve, as a clause for people.
     pub(crate) fn no_companion(&self, operable: &Operable<'_>) -> Option<String> {
-        let plan = self.wishes.workload_of(operable.pod).map(|index| &self.wishes.plans[index]);
+        let plan = self.desired.workload_of(operable.pod).map(|index| &self.desired.plans[index]);
         self.cannot_run(operable).or_else(|| self.never_ready(plan?))
     }
 
     /// Why a companion of the workload could not become Ready.
     fn never_ready(&self, plan: &Plan) -> Option<String> {
-        gates::never_ready(self.wishes.world.object(&plan.workload.uid)?)
+        gates::never_ready(self.desired.world.object(&plan.workload.uid)?)
     }
 
     /// Why none may run, as a clause for people.
     fn cannot_run(&self, operable: &Operable<'_>) -> Option<String> {
-        let plan = &self.wishes.plans[self.wishes.workload_of(operable.pod)?];
-        let root = self.wishes.world.object(&plan.workload.uid)?;
+        let plan = &self.desired.plans[self.desired.workload_of(operable.pod)?];
+        let root = self.desired.world.object(&plan.workload.uid)?;
         if let Some(why) = never_beside(self.snapshot, &self.traffic, operable.pod) {
             return Some(why);
         }
@@ -183,20 +183,20 @@ impl Facts<'_, '_> {
 }
 
 /// Whether a companion tries a version before one of so many pods of the workload gets it, of which so many have it.
-fn is_meant(wish: CompanionWish, total: usize, up_to_date: usize, has_begun: impl FnOnce() -> bool) -> bool {
-    match wish {
-        CompanionWish::Never => false,
-        CompanionWish::Auto => total == 1 || has_begun(),
-        CompanionWish::Always => total == 1 || up_to_date == 0 || has_begun(),
+fn is_meant(wanted: CompanionPolicy, total: usize, up_to_date: usize, has_begun: impl FnOnce() -> bool) -> bool {
+    match wanted {
+        CompanionPolicy::Never => false,
+        CompanionPolicy::Auto => total == 1 || has_begun(),
+        CompanionPolicy::Always => total == 1 || up_to_date == 0 || has_begun(),
     }
 }
 
 /// Whether one is made for a workload of so many pods, beside this one, before any of them has the next version; `may_want_all`: a limit may
 /// want all of its pods to stay. As far as it can be told beforehand, by what the round asks itself.
 pub(crate) fn is_made(snapshot: &Snapshot, root: &Object, total: usize, beside: &PodView, may_want_all: bool) -> bool {
-    let wish = CompanionWish::of(root);
-    let tries = is_meant(wish, total, 0, || false);
-    let makes_room = may_want_all && wish != CompanionWish::Never;
+    let wanted = CompanionPolicy::of(root);
+    let tries = is_meant(wanted, total, 0, || false);
+    let makes_room = may_want_all && wanted != CompanionPolicy::Never;
     let has_to_serve = total == 1 || !tries;
     let traffic = Traffic::new(&snapshot.services, &snapshot.pods);
     let cannot_serve = has_to_serve && gates::never_ready(root).is_some();

@@ -1,5 +1,5 @@
 //! The same round, and what a person wants to know beside: where each workload is, everything that is in the way of a pod, and
-//! what would be said of a pod that wishes nothing.
+//! what would be said of a pod that wants nothing.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -12,12 +12,12 @@ use jiff::Timestamp;
 
 use crate::gate_cache::GateCache;
 use crate::mode::{Forecast, Gaps, Mode};
+use crate::round::facts::desired::{DesiredState, PodOperation};
 use crate::round::facts::endings::Failure;
 use crate::round::facts::inoperable::Inoperable;
 use crate::round::facts::lost::Lost;
 use crate::round::facts::reload::{Reload, Reloads};
 use crate::round::facts::unfit::Unfits;
-use crate::round::facts::wishes::{Wish, Wishes};
 use crate::round::features::events;
 use crate::round::lasting::Roots;
 use crate::round::wait_reason::WaitReason;
@@ -70,7 +70,7 @@ pub struct WorkloadReport {
     pub writes: Vec<Write>,
     /// How it stands if its pods restart when a ConfigMap or Secret changes.
     pub reload: Option<Reload>,
-    /// What its pods would wait for, whatever is wished for them, if their drain, mode or hooks make no sense.
+    /// What its pods would wait for, whatever is wanted for them, if their drain, mode or hooks make no sense.
     pub inoperable: Option<WaitReason>,
     /// Operations that have failed on the way to the target: the pod, and outcome and reason. None where new pods come natively.
     pub failures: Vec<(PodRef, String)>,
@@ -81,9 +81,9 @@ pub struct WorkloadReport {
 pub struct PodReport {
     /// `<kind>/<name>` of its workload, the kind in lower case; `pod/<name>` of one that nobody owns.
     pub workload: String,
-    /// What is wished and has not ended.
-    pub wish: Option<GrantOp>,
-    /// The object whose request it is, such as an OperationJob; nothing of what the workload or an annotation wishes.
+    /// What is wanted and has not ended.
+    pub wanted: Option<GrantOp>,
+    /// The object whose request it is, such as an OperationJob; nothing of what the workload or an annotation wants.
     pub asked_by: Option<ObjectRef>,
     /// What the round says of it.
     pub verdict: Option<PodVerdict>,
@@ -98,7 +98,7 @@ pub struct PodReport {
 /// More about one pod.
 #[derive(Clone, Debug)]
 pub struct Details {
-    /// What the round says of it. Of a pod of which it says nothing: what it would say if that pod alone wished an operation.
+    /// What the round says of it. Of a pod of which it says nothing: what it would say if that pod alone wanted an operation.
     pub verdict: PodVerdict,
     /// All that is in the way but rules. The first is what the verdict says.
     pub in_the_way: Vec<WaitReason>,
@@ -126,11 +126,11 @@ pub fn explain(
     let of_interest = snapshot.pods.iter().map(|pod| &**pod).filter(|pod| asked(pod));
     let mut details: HashMap<&str, Details> =
         of_interest.filter_map(|pod| Some((pod.id.uid.as_str(), pass.details(pod)?))).collect();
-    let Finished { round, wishes, ended, images, lost, reloads, inoperable } = pass.finish();
+    let Finished { round, desired, ended, images, lost, reloads, inoperable } = pass.finish();
     let mut verdicts: HashMap<&str, &PodVerdict> =
         round.verdicts.iter().map(|verdict| (verdict.pod.uid.as_str(), verdict)).collect();
     let roots = Roots::of(&round.verdicts);
-    let unfits = Unfits { wishes: &wishes, ended: &ended, images: &images, snapshot, now };
+    let unfits = Unfits { desired: &desired, ended: &ended, images: &images, snapshot, now };
     let failures = ended.halting().filter(|failure| !failure.workload.is_some_and(|index| unfits.is_native(index)));
     let failures: Vec<&Failure<'_>> = failures.collect();
     let halting: BTreeSet<&str> = failures.iter().map(|failure| failure.grant.pod.uid.as_str()).collect();
@@ -138,9 +138,9 @@ pub fn explain(
         let uid = pod.id.uid.as_str();
         let verdict = verdicts.remove(uid);
         let report = PodReport {
-            workload: label(&wishes, pod),
-            wish: op(&wishes, pod),
-            asked_by: wishes.by_pod.get(uid).and_then(|wish| wish.asked_by.clone()),
+            workload: label(&desired, pod),
+            wanted: op(&desired, pod),
+            asked_by: desired.by_pod.get(uid).and_then(|wanted| wanted.asked_by.clone()),
             lasting: verdict.map(|verdict| roots.root(verdict).lasting()),
             halts: halting.contains(uid),
             details: details.remove(uid).map(|found| found.with(verdict, snapshot)),
@@ -149,55 +149,55 @@ pub fn explain(
         (pod.id.uid.clone(), report)
     });
     let pods = pods.collect();
-    let workloads = workloads(snapshot, &wishes, &failures, &lost, &reloads, &inoperable);
+    let workloads = workloads(snapshot, &desired, &failures, &lost, &reloads, &inoperable);
     Explanation { round, workloads, pods }
 }
 
 impl<'a> Pass<'a, '_> {
     /// As far as it can be told before the round is over.
     fn details(&self, pod: &'a PodView) -> Option<Details> {
-        let (facts, draft) = (&self.facts, &self.draft);
+        let (facts, writes) = (&self.facts, &self.writes);
         let (uid, ended) = (pod.id.uid.as_str(), &facts.ended);
-        let wished = facts.wishes.by_pod.get(uid);
-        let assumed = || Wish::assumed(pod, PodIntent::assumed(pod), facts.wishes.workload_of(pod));
-        let wish = wished.cloned().unwrap_or_else(assumed);
+        let needed = facts.desired.by_pod.get(uid);
+        let assumed = || PodOperation::assumed(pod, PodIntent::assumed(pod), facts.desired.workload_of(pod));
+        let wanted = needed.cloned().unwrap_or_else(assumed);
         let is_under_way = ended.busy.contains(uid) || ended.regrant.contains_key(uid);
-        let mut in_the_way: Vec<WaitReason> = facts.in_the_way(&wish, draft).collect();
-        let expected = match (self.granted(pod), facts.settings(&wish)) {
+        let mut in_the_way: Vec<WaitReason> = facts.in_the_way(&wanted, writes).collect();
+        let expected = match (self.granted(pod), facts.settings(&wanted)) {
             (Some(granted), _) => Some(granted),
             (None, Ok(settings)) if super::wait_reason::of_pod(pod).is_none() => {
-                let serving = |other: &PodView| facts.serving(other, draft);
+                let serving = |other: &PodView| facts.serving(other, writes);
                 let start = |serves| settings.start(pod, &facts.traffic, &serving, serves).ok();
                 let mode = start(false).map(|start| start.mode);
-                let mut operable = facts.candidates([(&uid, &wish)], draft.clone()).operable;
+                let mut operable = facts.candidates([(&uid, &wanted)], writes.clone()).operable;
                 let serves = |mode: &Mode| operable.remove(uid).is_some_and(|pod| facts.expects_companion(&pod, mode));
                 let mode = if mode.as_ref().is_some_and(serves) { start(true).map(|start| start.mode) } else { mode };
                 mode.map(|mode| Forecast::of(pod, &settings, mode, &facts.traffic, &serving))
             }
             (None, Ok(_)) => None,
             (None, Err(waiting)) => {
-                in_the_way.extend((pod.node.is_some() && wish.removal.is_none()).then_some(waiting));
+                in_the_way.extend((pod.node.is_some() && wanted.removal.is_none()).then_some(waiting));
                 None
             }
         };
         let rules = if is_under_way {
             self.post_check(pod)
-        } else if (in_the_way.is_empty() && wished.is_some()) || pod.terminating {
+        } else if (in_the_way.is_empty() && needed.is_some()) || pod.terminating {
             // The round asks them; and of one that is being deleted nobody does.
             None
         } else {
-            let operation = wish.intent.as_ref().map(PodIntent::id).unwrap_or_default();
-            let op = wish.intent.as_ref().ok().map(|intent| &intent.operation.op);
+            let operation = wanted.intent.as_ref().map(PodIntent::id).unwrap_or_default();
+            let op = wanted.intent.as_ref().ok().map(|intent| &intent.operation.op);
             let candidate = Candidate { absence: facts.absence(pod, op), ..Candidate::of(pod, operation) };
-            facts.gate.decide(&[candidate], &facts.snapshot.approvals, draft.now).pop()
+            facts.gate.decide(&[candidate], &facts.snapshot.approvals, writes.now).pop()
         };
         let granted = unfinished(self.facts.snapshot, pod).map(|grant| &grant.containers);
-        let changes = wished.and_then(|wish| wish.intent.as_ref().ok()).map(|intent| &intent.operation.containers);
+        let changes = needed.and_then(|wanted| wanted.intent.as_ref().ok()).map(|intent| &intent.operation.containers);
         let images = granted.or(changes).cloned().unwrap_or_default();
-        // What the round would say if this were the only wish.
-        let alone = facts.candidates([(&uid, &wish)], draft.clone()).resume(facts).judge(facts).grant(facts);
+        // What the round would say if this were the only operation that is wanted.
+        let alone = facts.candidates([(&uid, &wanted)], writes.clone()).resume(facts).judge(facts).grant(facts);
         let mut verdict = alone.verdicts.into_iter().next_back()?;
-        if wished.is_none() {
+        if needed.is_none() {
             // What we do first keeps it from nothing.
             verdict.waiting = verdict.waiting.filter(|waiting| !waiting.is_own_step());
         }
@@ -207,8 +207,8 @@ impl<'a> Pass<'a, '_> {
     /// The mode of an operation that has not ended.
     fn granted(&self, pod: &'a PodView) -> Option<Forecast> {
         let grant = unfinished(self.facts.snapshot, pod)?;
-        let wishes = &self.facts.wishes;
-        let gaps = wishes.workload_of(pod).and_then(|index| wishes.plans[index].gaps.as_deref());
+        let desired = &self.facts.desired;
+        let gaps = desired.workload_of(pod).and_then(|index| desired.plans[index].gaps.as_deref());
         Some(Forecast::granted(grant, Gaps::parse(gaps).longest()))
     }
 
@@ -218,7 +218,7 @@ impl<'a> Pass<'a, '_> {
         let grant = unfinished(snapshot, pod)?;
         let reports = snapshot.node_transitions.values().find_map(|node| node.transition(grant))?;
         let candidate = (reports.phase == Phase::Checking).then(|| Candidate::of(pod, grant.id.clone()))?;
-        let mut verdict = self.facts.gate.post_check(&candidate, &snapshot.approvals, self.draft.now);
+        let mut verdict = self.facts.gate.post_check(&candidate, &snapshot.approvals, self.writes.now);
         verdict.rules.retain(|rule| !matches!(rule.because, Reason::Allows(Allows::OtherStage { .. })));
         Some(verdict)
     }
@@ -264,27 +264,27 @@ fn unfinished<'a>(snapshot: &'a Snapshot, pod: &PodView) -> Option<&'a Grant> {
     node.unfinished().find(|grant| grant.pod.uid == pod.id.uid)
 }
 
-fn label<'a>(wishes: &Wishes<'a>, pod: &'a PodView) -> String {
-    wishes.owner(pod).map_or_else(|| format!("pod/{}", pod.id.name), ObjectRef::target)
+fn label<'a>(desired: &DesiredState<'a>, pod: &'a PodView) -> String {
+    desired.owner(pod).map_or_else(|| format!("pod/{}", pod.id.name), ObjectRef::target)
 }
 
-/// What is wished for the pod, also where the workload's own objects are written first.
-fn op<'a>(wishes: &Wishes<'a>, pod: &'a PodView) -> Option<GrantOp> {
+/// What is wanted for the pod, also where the workload's own objects are written first.
+fn op<'a>(desired: &DesiredState<'a>, pod: &'a PodView) -> Option<GrantOp> {
     if pod.terminating || pod.finished {
         return None;
     }
-    let wish = wishes.by_pod.get(pod.id.uid.as_str());
-    if let Some(intent) = wish.and_then(|wish| wish.intent.as_ref().ok()) {
+    let wanted = desired.by_pod.get(pod.id.uid.as_str());
+    if let Some(intent) = wanted.and_then(|wanted| wanted.intent.as_ref().ok()) {
         return Some(intent.operation.op.clone());
     }
-    let plan = wishes.workload_of(pod).map(|index| &wishes.plans[index]);
+    let plan = desired.workload_of(pod).map(|index| &desired.plans[index]);
     let is_behind = plan.is_some_and(|plan| {
         matches!(plan.stage, Stage::Rolling | Stage::Finishing) && plan.behind.contains(&pod.id.uid)
     });
     if is_behind {
         return Some(GrantOp::Update);
     }
-    restart::wish(pod).map(|_| GrantOp::Restart)
+    restart::wanted(pod).map(|_| GrantOp::Restart)
 }
 
 impl WorkloadReport {
@@ -297,17 +297,17 @@ impl WorkloadReport {
 
 fn workloads(
     snapshot: &Snapshot,
-    wishes: &Wishes<'_>,
+    desired: &DesiredState<'_>,
     failures: &[&Failure<'_>],
     lost: &Lost<'_>,
     reloads: &Reloads,
     inoperable: &Inoperable,
 ) -> Vec<WorkloadReport> {
     let index: HashMap<&str, usize> =
-        wishes.plans.iter().enumerate().map(|(index, plan)| (plan.workload.uid.as_str(), index)).collect();
+        desired.plans.iter().enumerate().map(|(index, plan)| (plan.workload.uid.as_str(), index)).collect();
     let report = |object: &Object| {
         let known = index.get(object.id.uid.as_str()).copied();
-        let plan = known.map(|index| &wishes.plans[index]);
+        let plan = known.map(|index| &desired.plans[index]);
         let size = registry::size(object);
         let failures = failures.iter().filter(|failure| known.is_some() && failure.workload == known);
         WorkloadReport {
@@ -323,7 +323,7 @@ fn workloads(
                     Stage::SteppingAside(because) | Stage::Refused(because) | Stage::Halted(because) => {
                         Some(because.text.clone())
                     }
-                    Stage::Finishing => lost.keeps(wishes, plan),
+                    Stage::Finishing => lost.keeps(desired, plan),
                     Stage::NotOurs | Stage::Idle | Stage::Native | Stage::Rolling => None,
                 })
             }),

@@ -4,6 +4,7 @@ pub(crate) mod agents;
 pub(crate) mod chance;
 pub(crate) mod companions;
 pub(crate) mod dependency;
+pub(crate) mod desired;
 pub(crate) mod endings;
 pub(crate) mod images;
 pub(crate) mod in_place_failed;
@@ -16,7 +17,6 @@ pub(crate) mod refusals;
 pub(crate) mod reload;
 pub(crate) mod trials;
 pub(crate) mod unfit;
-pub(crate) mod wishes;
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -30,25 +30,25 @@ use crate::mode::{Policies, Traffic};
 use crate::pools::{PoolKey, Pools};
 use crate::round::facts::companions::Companions;
 use crate::round::facts::dependency::{Beside, Dependencies};
+use crate::round::facts::desired::DesiredState;
 use crate::round::facts::endings::Ended;
 use crate::round::facts::images::Images;
 use crate::round::facts::inoperable::Inoperable;
 use crate::round::facts::learned::Learned;
-use crate::round::facts::losses::Known;
+use crate::round::facts::losses::WorkloadLosses;
 use crate::round::facts::lost::Lost;
 use crate::round::facts::overdue::Overdue;
 use crate::round::facts::reload::Reloads;
 use crate::round::facts::trials::Trials;
-use crate::round::facts::wishes::Wishes;
 use crate::snapshot::Snapshot;
 
 /// The pods of each pool, with their addresses there.
 pub(crate) type PoolMembers<'a> = BTreeMap<PoolKey, Vec<(&'a PodView, SocketAddr)>>;
 
-/// What pods are judged by: what is wished, what has ended, and a gate that was told of both.
+/// What pods are judged by: what is wanted, what has ended, and a gate that was told of both.
 pub(crate) struct Facts<'a, 'g> {
     pub(crate) snapshot: &'a Snapshot,
-    pub(crate) wishes: Wishes<'a>,
+    pub(crate) desired: DesiredState<'a>,
     pub(crate) ended: Ended<'a>,
     pub(crate) trials: Trials<'a>,
     pub(crate) gate: &'g Gate,
@@ -67,7 +67,7 @@ pub(crate) struct Facts<'a, 'g> {
     /// What was learned of gaps and does not stand on the workload yet, by index of the plan.
     pub(crate) learned: BTreeMap<usize, Learned>,
     /// Connections that were lost when a pod became not Ready, by index of the plan.
-    pub(crate) losses: BTreeMap<usize, Known>,
+    pub(crate) losses: BTreeMap<usize, WorkloadLosses>,
     /// Workloads that reload.
     pub(crate) reloads: Reloads,
     /// Pods that nobody waits for, because their nodes do not answer.

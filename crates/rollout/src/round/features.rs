@@ -28,17 +28,17 @@ use hitless_api::event::EventNote;
 use jiff::Timestamp;
 
 use crate::round::change::{self, Change};
-use crate::round::draft::Draft;
 use crate::round::facts::Facts;
 use crate::round::pod_verdict::PodVerdict;
+use crate::round::write_plan::WritePlan;
 
 /// What features read.
 pub(crate) struct FeatureContext<'r, 'a, 'g> {
     pub(crate) facts: &'r Facts<'a, 'g>,
-    /// Every pod that wishes something, and whether it may.
+    /// Every pod that wants something, and whether it may.
     pub(crate) verdicts: &'r [PodVerdict],
     /// With the grants of this round, and with the changes of the features before.
-    pub(crate) draft: &'r Draft<'a>,
+    pub(crate) writes: &'r WritePlan<'a>,
     /// uids of the objects that the features before write: a second write to one of them would be conditional on the same version.
     pub(crate) written: &'r BTreeSet<String>,
     pub(crate) now: Timestamp,
@@ -104,20 +104,20 @@ const FEATURES: [Feature; 21] = [
 
 /// What they have led to.
 pub(crate) struct Followed<'a> {
-    pub(crate) draft: Draft<'a>,
+    pub(crate) writes: WritePlan<'a>,
     pub(crate) notes: Vec<EventNote>,
     pub(crate) wake_at: Option<Timestamp>,
 }
 
 /// All of them, one after the other. What would be said of a namespace that is not known need not be true.
-pub(crate) fn follow<'a>(facts: &Facts<'a, '_>, draft: Draft<'a>, verdicts: &[PodVerdict]) -> Followed<'a> {
-    let (mut written, now) = (BTreeSet::new(), draft.now);
-    let mut all = Followed { draft, notes: Vec::new(), wake_at: None };
+pub(crate) fn follow<'a>(facts: &Facts<'a, '_>, writes: WritePlan<'a>, verdicts: &[PodVerdict]) -> Followed<'a> {
+    let (mut written, now) = (BTreeSet::new(), writes.now);
+    let mut all = Followed { writes, notes: Vec::new(), wake_at: None };
     for feature in FEATURES {
-        let facts = FeatureContext { facts, verdicts, draft: &all.draft, written: &written, now };
+        let facts = FeatureContext { facts, verdicts, writes: &all.writes, written: &written, now };
         let Effects { changes, notes, wake_at } = feature(&facts);
         written.extend(change::written(&changes));
-        all.draft = all.draft.with(changes);
+        all.writes = all.writes.with(changes);
         all.notes.extend(notes);
         all.wake_at = all.wake_at.into_iter().chain(wake_at).min();
     }

@@ -7,13 +7,13 @@ use jiff::Timestamp;
 
 use crate::mode::{Mode, Serving, StandIn, Traffic};
 use crate::round::change::Change;
+use crate::round::facts::desired::DesiredState;
 use crate::round::facts::endings::{Ended, is_given_up};
-use crate::round::facts::wishes::Wishes;
 use crate::snapshot::Snapshot;
 
 /// Grants that end before anything is replaced, so that their pods serve again at once. Granted anew, such a pod is held.
 pub(crate) fn cancels<'a>(
-    wishes: &Wishes<'a>,
+    desired: &DesiredState<'a>,
     ended: &Ended<'a>,
     traffic: &Traffic<'a>,
     snapshot: &'a Snapshot,
@@ -27,9 +27,9 @@ pub(crate) fn cancels<'a>(
             continue;
         }
         let live = view.unfinished().filter(|grant| grant.cancel.is_none() && rests_on_others(grant));
-        for grant in live.filter(|grant| !is_given_up(grant, wishes, snapshot)) {
+        for grant in live.filter(|grant| !is_given_up(grant, desired, snapshot)) {
             let is_begun = view.transition(grant).is_some_and(|transition| transition.phase >= Phase::Operating);
-            let pod = wishes.pods.get(grant.pod.uid.as_str()).filter(|pod| !is_begun && would_serve(grant, pod));
+            let pod = desired.pods.get(grant.pod.uid.as_str()).filter(|pod| !is_begun && would_serve(grant, pod));
             if pod.is_some_and(|pod| traffic.stand_in(pod, &serving) == StandIn::None) {
                 let cancel = Cancel { reason: Cancel::LAST_ENDPOINT.to_owned(), since: MicroTime(now) };
                 changes.push(Change::Cancel { node, grant, cancel });

@@ -7,7 +7,7 @@ use crate::mode::Forecast;
 use crate::round::wait_reason::WaitReason;
 use crate::round::words::words;
 
-/// Why a pod that wishes something is not being operated.
+/// Why a pod that wants something is not being operated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodVerdict {
     /// The pod.

@@ -9,13 +9,13 @@ use hitless_api::{Grant, GrantMode, GrantOp, Wait, WaitPoint};
 
 use crate::pools::{Backend, BackendState, Owner, PoolKey, PoolReading, Pools, Stand};
 use crate::round::change::Change;
-use crate::round::draft::Draft;
-use crate::round::facts::wishes::Wishes;
+use crate::round::facts::desired::DesiredState;
 use crate::round::facts::{Facts, PoolMembers};
 use crate::round::finalizers;
 use crate::round::operable::Operable;
 use crate::round::pool_wait::PoolWait;
 use crate::round::wait_reason::WaitReason;
+use crate::round::write_plan::WritePlan;
 use crate::snapshot::Snapshot;
 
 /// Whether the pod should get sessions, as far as it and what is done to it tell.
@@ -47,7 +47,7 @@ impl<'a> Facts<'a, '_> {
         &self,
         operable: &Operable<'a>,
         mode: &GrantMode,
-        draft: &Draft<'_>,
+        writes: &WritePlan<'_>,
     ) -> Option<WaitReason> {
         if *mode != GrantMode::Leave || self.snapshot.unknown.pools || self.pools.is_empty() {
             return None;
@@ -61,7 +61,7 @@ impl<'a> Facts<'a, '_> {
             let why = if node.and_then(|node| node.agent.as_ref()).is_some_and(|agent| !agent.can(Wait::FEATURE)) {
                 Some(PoolWait::Agent(operable.node.to_owned()))
             } else {
-                self.leaves_pool(pod, key, address, draft)
+                self.leaves_pool(pod, key, address, writes)
             };
             if let Some(why) = why {
                 return Some(waiting(&key.to_string(), why));
@@ -70,7 +70,13 @@ impl<'a> Facts<'a, '_> {
         None
     }
 
-    fn leaves_pool(&self, pod: &PodView, key: &PoolKey, address: SocketAddr, draft: &Draft<'_>) -> Option<PoolWait> {
+    fn leaves_pool(
+        &self,
+        pod: &PodView,
+        key: &PoolKey,
+        address: SocketAddr,
+        writes: &WritePlan<'_>,
+    ) -> Option<PoolWait> {
         let backends = match self.snapshot.pools.get(key) {
             Some(PoolReading::Read(backends)) => backends,
             Some(PoolReading::Unreadable(why)) => return Some(PoolWait::Unreadable(why.clone())),
@@ -93,7 +99,7 @@ impl<'a> Facts<'a, '_> {
                 continue;
             }
             let is_taken =
-                draft.reservation(&other.id.namespace, &other.id.uid).is_some() || self.ended.is_taken(&other.id.uid);
+                writes.reservation(&other.id.namespace, &other.id.uid).is_some() || self.ended.is_taken(&other.id.uid);
             if is_taken || !serves(other) {
                 taken.insert(at);
                 continue;
@@ -133,11 +139,11 @@ const OUT: &str = "the load balancer is to let no session in, and none is to be 
 const SERVES: &str = "the load balancer is to show that it serves";
 
 /// Waits that are over, or that wait for something else than is said there.
-pub(crate) fn waits<'a>(wishes: &Wishes<'a>, pools: &Pools<'a>, snapshot: &'a Snapshot) -> Vec<Change<'a>> {
+pub(crate) fn waits<'a>(desired: &DesiredState<'a>, pools: &Pools<'a>, snapshot: &'a Snapshot) -> Vec<Change<'a>> {
     let mut changes = Vec::new();
     for (node, view) in &snapshot.node_transitions {
         for grant in view.unfinished() {
-            let Some(pod) = wishes.pods.get(grant.pod.uid.as_str()) else { continue };
+            let Some(pod) = desired.pods.get(grant.pod.uid.as_str()) else { continue };
             for wait in grant.waits.iter().filter(|wait| wait.is_pending()) {
                 let message = match judge(wait, grant, pod, pools, snapshot) {
                     None => None,

@@ -4,13 +4,18 @@
 use hitless_api::GrantOp;
 use hitless_gate::{Denies, Verdict};
 
-use crate::round::draft::Draft;
 use crate::round::facts::Facts;
 use crate::round::operable::Operable;
+use crate::round::write_plan::WritePlan;
 
 impl<'a> Facts<'a, '_> {
     /// The answer to a pod that is about to go.
-    pub(crate) fn unless_labels_only(&self, operable: &Operable<'a>, answer: Verdict, draft: &Draft<'a>) -> Verdict {
+    pub(crate) fn unless_labels_only(
+        &self,
+        operable: &Operable<'a>,
+        answer: Verdict,
+        writes: &WritePlan<'a>,
+    ) -> Verdict {
         let is_relabel = operable.intent.operation.op == GrantOp::Relabel;
         if answer.allowed
             || !is_relabel
@@ -18,11 +23,11 @@ impl<'a> Facts<'a, '_> {
         {
             return answer;
         }
-        let Some(workload) = self.wishes.workload_of(operable.pod) else { return answer };
-        let mut others = self.wishes.pods_of(&self.wishes.plans[workload]);
+        let Some(workload) = self.desired.workload_of(operable.pod) else { return answer };
+        let mut others = self.desired.pods_of(&self.desired.plans[workload]);
         let allowed = !others.any(|other| {
             let id = &other.id;
-            draft.reservation(&id.namespace, &id.uid).is_some() || self.ended.is_taken(&id.uid)
+            writes.reservation(&id.namespace, &id.uid).is_some() || self.ended.is_taken(&id.uid)
         });
         Verdict { allowed, ..answer }
     }

@@ -7,11 +7,11 @@ use hitless_gate::{Candidate, Verdict};
 use hitless_workloads::{PodIntent, Removal};
 
 use crate::round::decided::Decided;
-use crate::round::draft::Draft;
 use crate::round::facts::Facts;
-use crate::round::facts::wishes::Wish;
+use crate::round::facts::desired::PodOperation;
 use crate::round::reserve::reservation_of;
 use crate::round::wait_reason::WaitReason;
+use crate::round::write_plan::WritePlan;
 
 /// A pod that nothing but the rules can keep from being deleted.
 pub(crate) struct Removable<'a> {
@@ -29,36 +29,36 @@ impl<'a> Removable<'a> {
 }
 
 impl<'a> Facts<'a, '_> {
-    /// The pod of the wish, if nothing but the rules is in the way.
+    /// The pod of the operation, if nothing but the rules is in the way.
     pub(crate) fn removable(
         &self,
-        wish: &Wish<'a>,
+        wanted: &PodOperation<'a>,
         removal: Removal,
-        draft: &Draft<'a>,
+        writes: &WritePlan<'a>,
     ) -> Result<Removable<'a>, WaitReason> {
-        if let Some(waiting) = self.in_the_way(wish, draft).next() {
+        if let Some(waiting) = self.in_the_way(wanted, writes).next() {
             return Err(waiting);
         }
-        if wish.workload.is_some_and(|index| self.wishes.plans[index].prefetch_only) {
+        if wanted.workload.is_some_and(|index| self.desired.plans[index].prefetch_only) {
             return Err(WaitReason::PrefetchOnly);
         }
-        let intent = wish.intent.clone().map_err(WaitReason::Obstacle)?;
-        let owner = self.wishes.owner(wish.pod);
+        let intent = wanted.intent.clone().map_err(WaitReason::Obstacle)?;
+        let owner = self.desired.owner(wanted.pod);
         // Before the rules are asked: what they allow takes room from the others in this round, and this one would not go.
-        if lacks_room(wish.pod, owner, removal, draft) {
+        if lacks_room(wanted.pod, owner, removal, writes) {
             return Err(WaitReason::MadeAnew);
         }
-        Ok(Removable { pod: wish.pod, intent, owner, removal })
+        Ok(Removable { pod: wanted.pod, intent, owner, removal })
     }
 
     /// Reserves the removal, if the rules allow it and there is room. Once that is written the pod is deleted.
-    pub(crate) fn remove(&self, removable: &Removable<'a>, answer: &Verdict, draft: &Draft<'a>) -> Decided<'a> {
+    pub(crate) fn remove(&self, removable: &Removable<'a>, answer: &Verdict, writes: &WritePlan<'a>) -> Decided<'a> {
         let Removable { pod, intent, owner, removal } = removable;
         if !answer.allowed {
             return Decided::waits(WaitReason::Rules);
         }
         // Others of its workload may have been reserved in this round.
-        if lacks_room(pod, *owner, *removal, draft) {
+        if lacks_room(pod, *owner, *removal, writes) {
             return Decided::waits(WaitReason::MadeAnew);
         }
         let node = pod.node.as_deref().unwrap_or_default();
@@ -68,7 +68,7 @@ impl<'a> Facts<'a, '_> {
             removal: true,
             ..reservation_of(&pod.id, node, *owner, intent, since)
         };
-        match self.reserve(&pod.id, reservation, draft) {
+        match self.reserve(&pod.id, reservation, writes) {
             Ok((_, changes)) => Decided { changes, outcome: Err(WaitReason::InProgress) },
             Err(waiting) => Decided::waits(waiting),
         }
@@ -76,17 +76,17 @@ impl<'a> Facts<'a, '_> {
 }
 
 /// Whether as many pods of its workload are being made anew as may be.
-fn lacks_room(pod: &PodView, owner: Option<&ObjectRef>, removal: Removal, draft: &Draft<'_>) -> bool {
+fn lacks_room(pod: &PodView, owner: Option<&ObjectRef>, removal: Removal, writes: &WritePlan<'_>) -> bool {
     match removal {
-        Removal::Anew { room } => reserved(pod, owner, draft) >= room as usize,
+        Removal::Anew { room } => reserved(pod, owner, writes) >= room as usize,
         Removal::Surplus => false,
     }
 }
 
 /// How many removals of pods of the same workload are reserved.
-fn reserved(pod: &PodView, owner: Option<&ObjectRef>, draft: &Draft<'_>) -> usize {
+fn reserved(pod: &PodView, owner: Option<&ObjectRef>, writes: &WritePlan<'_>) -> usize {
     let owner = owner.map(ObjectRef::label).unwrap_or_default();
-    let ledger = draft.ledger(&pod.id.namespace);
+    let ledger = writes.ledger(&pod.id.namespace);
     let all = ledger.into_iter().flat_map(|ledger| ledger.reservations.values());
     all.filter(|reservation| reservation.removal && reservation.owner == owner).count()
 }

@@ -6,9 +6,9 @@ use hitless_workloads::PodIntent;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::round::change::Change;
-use crate::round::draft::Draft;
 use crate::round::facts::Facts;
 use crate::round::wait_reason::WaitReason;
+use crate::round::write_plan::WritePlan;
 use crate::snapshot::OperationKey;
 
 impl<'a> Facts<'a, '_> {
@@ -17,19 +17,19 @@ impl<'a> Facts<'a, '_> {
         &self,
         pod: &'a PodRef,
         reservation: impl FnOnce(Timestamp) -> Reservation,
-        draft: &Draft<'a>,
+        writes: &WritePlan<'a>,
     ) -> Result<(Timestamp, Vec<Change<'a>>), WaitReason> {
         let transfer = self.ended.transfers.get(pod.uid.as_str());
-        let since = transfer.map_or(draft.now, |(_, grant)| after(grant.granted.0).max(draft.now));
+        let since = transfer.map_or(writes.now, |(_, grant)| after(grant.granted.0).max(writes.now));
         let mut changes = Vec::new();
         if let Some((node, grant)) = transfer {
             // One write of the ledger: the reservation is never free.
-            let reserved = draft.reservation(&grant.pod.namespace, &pod.uid).map(OperationKey::reserved);
+            let reserved = writes.reservation(&grant.pod.namespace, &pod.uid).map(OperationKey::reserved);
             let release = |operation| Change::Release { namespace: &pod.namespace, pod_uid: &pod.uid, operation };
             changes.extend(reserved.map(release));
             changes.push(Change::RemoveGrant { node, grant });
         }
-        match draft.reserve(pod, reservation(since), self.gate.counts_cluster_wide(&pod.uid), &changes) {
+        match writes.reserve(pod, reservation(since), self.gate.counts_cluster_wide(&pod.uid), &changes) {
             Ok(reserve) => changes.push(reserve),
             Err(LedgerError::LedgerFull { .. }) => return Err(WaitReason::LedgerFull),
             Err(LedgerError::Taken { .. } | LedgerError::Deposed { .. }) => return Err(WaitReason::ReleasePending),

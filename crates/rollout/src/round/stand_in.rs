@@ -4,15 +4,20 @@ use hitless_api::pod::PodView;
 use hitless_api::{GrantMode, GrantOp};
 
 use crate::mode::{Mode, Serving, StandIn};
-use crate::round::draft::Draft;
 use crate::round::facts::Facts;
 use crate::round::operable::Operable;
 use crate::round::wait_reason::WaitReason;
+use crate::round::write_plan::WritePlan;
 
 impl Facts<'_, '_> {
     /// It would leave service whoever else serves, and nobody would before another pod is back that is being operated: one goes after the
     /// other, also where a budget lets both go. Asked only before a place is taken: of two that have one, each would wait for the other.
-    pub(crate) fn leaves_nobody(&self, operable: &Operable<'_>, mode: &Mode, draft: &Draft<'_>) -> Option<WaitReason> {
+    pub(crate) fn leaves_nobody(
+        &self,
+        operable: &Operable<'_>,
+        mode: &Mode,
+        writes: &WritePlan<'_>,
+    ) -> Option<WaitReason> {
         let is_changed = match operable.intent.operation.op {
             GrantOp::Update | GrantOp::Restart => operable.pod.ready(),
             GrantOp::Relabel | GrantOp::Drain | GrantOp::Foreign | GrantOp::Unknown(_) => false,
@@ -20,7 +25,7 @@ impl Facts<'_, '_> {
         if !is_changed || mode.mode != GrantMode::Leave || Mode::REST_ON_OTHERS.contains(&Mode::word(&mode.reason)) {
             return None;
         }
-        let awaited = self.traffic.awaited(operable.pod, &|pod: &PodView| self.serving(pod, draft))?;
+        let awaited = self.traffic.awaited(operable.pod, &|pod: &PodView| self.serving(pod, writes))?;
         Some(WaitReason::SiblingAway(awaited.id.name.clone()))
     }
 

@@ -1,4 +1,4 @@
-//! Why a pod that wishes something has to wait, as data; nobody is left waiting without a reason.
+//! Why a pod that wants something has to wait, as data; nobody is left waiting without a reason.
 
 pub(crate) mod companion;
 mod in_the_way;
@@ -31,7 +31,7 @@ pub enum WaitReason {
     Rules,
     /// The operation can't be derived.
     Obstacle(Obstacle),
-    /// What is wished of its drain, its mode or its hooks makes no sense.
+    /// What is wanted of its drain, its mode or its hooks makes no sense.
     Drain(InvalidDrain),
     /// It has no readiness gate `hitless.dev/InService`, so it can't leave service, and it has to, for this reason.
     NoReadinessGate(&'static str),
@@ -135,7 +135,7 @@ pub enum WaitReason {
     /// While this pod of its workload is being operated, pods of the version before have become not Ready, too: what all of them need is
     /// away.
     Dependency(String),
-    /// A ConfigMap or Secret that it uses has changed: it restarts because of that in a moment, with what it wishes now.
+    /// A ConfigMap or Secret that it uses has changed: it restarts because of that in a moment, with what it wants now.
     Reload,
     /// This is not known of its namespace now.
     NamespaceUnread(Unread),
@@ -158,7 +158,7 @@ pub enum WaitReason {
     ApplicationRefused(String),
     /// Its workload is about to be rolled by its native controller, whose way costs the pod's clients less, for this reason.
     Natively(String),
-    /// The same where its owner allows in-place updates only: nothing is done before a mode is wished.
+    /// The same where its owner allows in-place updates only: nothing is done before a mode is wanted.
     LossExpected(String),
     /// An operation of its workload has failed on the way to this target.
     Halted {
@@ -248,7 +248,7 @@ impl WaitReason {
         }
     }
 
-    /// Whether what is waited for is done by the controller, as soon as the operation is wished.
+    /// Whether what is waited for is done by the controller, as soon as the operation is wanted.
     pub(crate) const fn is_own_step(&self) -> bool {
         matches!(self, Self::ServicePublishing(_) | Self::Companion { .. })
     }

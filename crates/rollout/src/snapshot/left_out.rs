@@ -1,6 +1,6 @@
 //! Namespaces about which too little is known: they are left out of a round, and the round goes on.
 
-use hitless_workloads::interest::MOST_MIB;
+use hitless_workloads::retention::MOST_MIB;
 use jiff::{SignedDuration, Timestamp};
 
 /// Why nothing is decided about a namespace now.
@@ -12,7 +12,7 @@ pub enum Unread {
     Workloads,
     /// ReplicaSets of workloads that have just opted in have not been read.
     Parts,
-    /// Its objects are more than is kept of one namespace ([`hitless_workloads::interest`]).
+    /// Its objects are more than is kept of one namespace ([`hitless_workloads::retention`]).
     TooMuch,
 }
 

@@ -1,4 +1,4 @@
-//! A workload whose pods could not be operated, of which nothing is wished yet.
+//! A workload whose pods could not be operated, of which nothing is wanted yet.
 
 use std::sync::Arc;
 

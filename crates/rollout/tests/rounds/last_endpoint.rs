@@ -68,6 +68,6 @@ fn it_is_put_back_while_its_old_containers_run_and_not_where_its_agent_would_und
         one["status"]["conditions"] = json!([{"type": "ContainersReady", "status": "False"}]);
     });
     assert_eq!(cancelled(&grant, "Draining", &knows, crashed), None, "it could not serve");
-    let wished = Grant { mode_reason: "Wished: by annotation".to_owned(), ..grant };
-    assert_eq!(cancelled(&wished, "Draining", &knows, down()), None, "its owner wants it to leave");
+    let wanted = Grant { mode_reason: "Wished: by annotation".to_owned(), ..grant };
+    assert_eq!(cancelled(&wanted, "Draining", &knows, down()), None, "its owner wants it to leave");
 }

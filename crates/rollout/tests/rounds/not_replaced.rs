@@ -64,7 +64,7 @@ fn once_they_are_its_place_ends_when_the_pod_is_ready() {
     assert_ne!(place(1, replaced_and_down).0, Some(0));
 }
 
-/// Something else is wished of it, which can't begin before the kubelet has replaced them.
+/// Something else is wanted of it, which can't begin before the kubelet has replaced them.
 #[test]
 fn its_place_is_kept_too_where_another_restart_waits_for_it() {
     let (round, grant) = after_the_end(0, Evidence::Ready, |pod, grant| {

@@ -1,4 +1,4 @@
-//! A workload that is paused: no operation of its pods begins, whoever wishes it, and what is under way ends.
+//! A workload that is paused: no operation of its pods begins, whoever wants it, and what is under way ends.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -209,8 +209,8 @@ fn an_opt_in_that_means_nothing_is_said_on_the_workload() {
         let round = decide(&snapshot(&objects, &pod(("ReplicaSet", "set"), |_| {})));
         round.events.into_iter().find(|event| event.reason == "OptInInvalid").map(|event| event.text)
     };
-    assert!(said("inplace").unwrap().contains("write in-place or in-place-only"));
-    assert_eq!((said("in-place"), said("in-place-only")), (None, None));
+    assert!(said("inplace").unwrap().contains("write in-place, in-place-only or native"));
+    assert_eq!((said("in-place"), said("in-place-only"), said("native")), (None, None, None));
     // What has no pods of its own has nothing to opt in.
     let decoration = json!({"apiVersion": "apps.kusionstack.io/v1alpha1", "kind": "PodDecoration",
         "metadata": {"name": "log", "namespace": "shop", "uid": "log", "annotations": {"hitless.dev/update": "inplace"}},

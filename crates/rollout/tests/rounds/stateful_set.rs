@@ -203,13 +203,13 @@ fn where_the_workloads_cannot_be_read_nothing_begins_and_nothing_that_is_under_w
         assert_eq!(writes, Vec::<String>::new(), "the grant stays, and what it has shown");
     }
     snapshot.node_transitions.clear();
-    let wishes = snapshot.pods.iter().map(|pod| {
+    let desired = snapshot.pods.iter().map(|pod| {
         let mut pod = PodView::clone(pod);
         pod.annotations.insert("hitless.dev/restart".to_owned(), "now".to_owned());
         Arc::new(pod)
     });
-    let wishes = wishes.collect();
-    let round = decide(&unreadable(snapshot).with_pods(wishes));
+    let desired = desired.collect();
+    let round = decide(&unreadable(snapshot).with_pods(desired));
     let reasons: Vec<_> =
         round.verdicts.iter().filter_map(|verdict| verdict.waiting.as_ref()).map(WaitReason::reason).collect();
     assert_eq!(reasons, ["OwnerUnreadable"]);

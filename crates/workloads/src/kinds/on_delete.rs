@@ -23,7 +23,7 @@ use super::way;
 use crate::because::Because;
 use crate::diff::InPlace;
 use crate::halted::{self, BadVersion, Halted};
-use crate::intent::{Obstacle, PodWish, share};
+use crate::intent::{DesiredOperation, Obstacle, share};
 use crate::kind::Resource;
 use crate::labels::Selections;
 use crate::need::{Goal, Need, Origin, agentless, need, new_pods_only};
@@ -156,20 +156,20 @@ impl<'a> Subject<'a> {
     }
 
     fn drive(&self, world: &World<'_>) -> Plan {
-        let mut wishes = self.wishes(world);
-        share(&mut wishes);
+        let mut desired = self.operations(world);
+        share(&mut desired);
         // Under its owner's own OnDelete nobody else makes new pods; the others go on.
-        let agentless = || agentless(&wishes, &self.in_order, world).filter(|_| self.object.held_by_guard());
-        match new_pods_only(&wishes, &self.in_order, world).or_else(agentless) {
+        let agentless = || agentless(&desired, &self.in_order, world).filter(|_| self.object.held_by_guard());
+        match new_pods_only(&desired, &self.in_order, world).or_else(agentless) {
             Some(_) if self.object.pause().is_some() => return self.collecting(),
             Some(because) => return self.step_aside(because),
             None => {}
         }
-        let behind: BTreeSet<String> = wishes.iter().map(|wish| wish.pod.uid.clone()).collect();
+        let behind: BTreeSet<String> = desired.iter().map(|wanted| wanted.pod.uid.clone()).collect();
         let total = self.in_order.len() + self.kept_back.as_ref().map_or(0, |kept| kept.pods.len());
         let permanent = !self.object.held_by_guard();
-        if !wishes.is_empty() {
-            return Plan { permanent, wishes, behind, total, ..self.idle(Stage::Rolling, None) };
+        if !desired.is_empty() {
+            return Plan { permanent, desired, behind, total, ..self.idle(Stage::Rolling, None) };
         }
         if permanent {
             let forget = Halted::is_over(self.object, self.template).then(|| halted::forget(self.object));
@@ -189,7 +189,7 @@ impl<'a> Subject<'a> {
         Plan { total, ..self.idle(Stage::Finishing, write) }
     }
 
-    fn wishes(&self, world: &World<'_>) -> Vec<PodWish> {
+    fn operations(&self, world: &World<'_>) -> Vec<DesiredOperation> {
         let is_away = |pod: &PodView| world.operating.contains(&pod.id.uid) || !pod.available();
         // The native controllers wait for `minReadySeconds`, too.
         let is_recently_ready = |pod: &PodView| world.recently_ready.contains_key(pod.id.uid.as_str());
@@ -199,7 +199,7 @@ impl<'a> Subject<'a> {
         let leaving = world.pods(&self.object.id.uid).iter().find(|pod| pod.terminating);
         let leaving = leaving.map(|pod| pod.id.name.as_str());
         let mut first: Option<&str> = None;
-        let mut wishes = Vec::new();
+        let mut desired = Vec::new();
         let needs = self.in_order.iter().map(|pod| (*pod, self.need(pod))).chain(self.kept_back());
         for (rank, (pod, needed)) in (0..).zip(needs) {
             if matches!(needed, Need::Nothing) && !is_away(pod) && !is_recently_ready(pod) {
@@ -215,11 +215,14 @@ impl<'a> Subject<'a> {
                     first: first.or(leaving).unwrap_or("a pod that is not there").to_owned(),
                 };
                 let rank = if self.at_a_time.is_some() { rank } else { 0 };
-                wishes.push(PodWish { rank, ..PodWish::new(pod, if has_room { intent } else { Err(turn()) }) });
+                desired.push(DesiredOperation {
+                    rank,
+                    ..DesiredOperation::new(pod, if has_room { intent } else { Err(turn()) })
+                });
             }
             first = first.or(Some(&pod.id.name));
         }
-        wishes
+        desired
     }
 
     fn kept_back(&self) -> Vec<(&'a PodView, Need)> {

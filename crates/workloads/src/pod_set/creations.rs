@@ -5,23 +5,23 @@ use std::collections::BTreeSet;
 use super::dress::Dress;
 use super::facts::Facts;
 use super::follow::outdated;
+use super::instances::{Instance, Instances};
 use super::pod::{self, Made};
 use super::pods::stays;
-use super::roster::{Instance, Roster};
 use super::tell::normal;
 use crate::write::Write;
 
 /// As many at once as there are already, so that a template that is refused is refused once.
-pub(super) fn creations<'a>(facts: &Facts<'_, 'a>, roster: &Roster<'a>, dress: &dyn Dress<'a>) -> Vec<Write> {
+pub(super) fn creations<'a>(facts: &Facts<'_, 'a>, instances: &Instances<'a>, dress: &dyn Dress<'a>) -> Vec<Write> {
     let Facts { spec, revisions, claims, world, target, .. } = *facts;
-    let there = facts.pods.iter().filter(|pod| stays(pod)).count().max(1).min(spec.limits.burst);
-    let missing = roster.instances.iter().filter(|(_, instance)| instance.is_free);
+    let there = facts.pods.iter().filter(|pod| stays(pod)).count().clamp(1, spec.limits.burst);
+    let missing = instances.by_id.iter().filter(|(_, instance)| instance.is_free);
     let (outdated, none) = (outdated(facts), BTreeSet::new());
-    let origins = roster.origins();
+    let origins = instances.origins();
     let count = missing.clone().count().min(there);
     let (mut writes, mut is_first) = (Vec::new(), true);
     for (id, instance) in missing.take(there) {
-        let replaces = origins.get(id).and_then(|origin| roster.instances.get(origin));
+        let replaces = origins.get(id).and_then(|origin| instances.by_id.get(origin));
         let Some(template) = dress.of_new(*id, instance, replaces) else { continue };
         let templates = revisions.claims(instance.revision());
         let of_target = if instance.revision() == target { &outdated } else { &none };

@@ -8,8 +8,8 @@ use hitless_api::pod::PodView;
 
 use super::claims::Claims;
 use super::facts::Facts;
-use super::roster::{Instance, Roster};
-use crate::intent::{PodIntent, PodWish};
+use super::instances::{Instance, Instances};
+use crate::intent::{DesiredOperation, PodIntent};
 use crate::removal::{MayGo, Removal, serves};
 use crate::write::Write;
 
@@ -22,7 +22,7 @@ pub(crate) struct Departures<'a> {
     pub(crate) excluded: BTreeSet<i32>,
     /// The pods that replace others, by the uid of the other one.
     pub(super) successors: BTreeMap<String, PodRef>,
-    pub(crate) wishes: Vec<PodWish>,
+    pub(crate) desired: Vec<DesiredOperation>,
     /// Pods that are deleted now.
     pub(crate) removed: Vec<MayGo<'a>>,
     /// Deletions of the claims of ids that are given up.
@@ -53,7 +53,7 @@ impl<'a> Departures<'a> {
         self.excluded.extend(excluded);
     }
 
-    /// The pod is to go. That is a wish, which the rules judge: one that serves leaves service first. The answer is whether it is
+    /// The pod is to go. That is wanted, which the rules judge: one that serves leaves service first. The answer is whether it is
     /// deleted now.
     pub(super) fn remove(&mut self, facts: &Facts<'_, 'a>, pod: Option<&'a PodView>, how: Leave) -> bool {
         let Some(pod) = pod else { return false };
@@ -65,8 +65,8 @@ impl<'a> Departures<'a> {
         let ends = self.successors.contains_key(&pod.id.uid);
         let removal = (!serves(pod, facts.world)).then_some(removal);
         let intent = Ok(PodIntent::drain_for(pod, fetch));
-        // Also of one that is reserved: its reservation stays as long as it is wished.
-        self.wishes.push(PodWish { delay_seconds, ends, removal, ..PodWish::new(pod, intent) });
+        // Also of one that is reserved: its reservation stays as long as it is wanted.
+        self.desired.push(DesiredOperation { delay_seconds, ends, removal, ..DesiredOperation::new(pod, intent) });
         let may_go = MayGo::reserved(pod, facts.world);
         self.removed.extend(may_go);
         may_go.is_some()
@@ -87,7 +87,7 @@ impl<'a> Departures<'a> {
     pub(super) fn made_anew(
         &self,
         facts: &Facts<'_, 'a>,
-        roster: &Roster<'a>,
+        instances: &Instances<'a>,
         counts: impl Fn(i32, &PodView) -> bool,
     ) -> Removal {
         let is_away = |id: i32, instance: &Instance<'_>| {
@@ -97,7 +97,7 @@ impl<'a> Departures<'a> {
             let is_operated = facts.has_left(pod) || (facts.world.operating.contains(uid) && !is_removable);
             is_operated || (!facts.rules.is_available(pod) && !self.going.contains(&id) && counts(id, pod))
         };
-        let away = roster.counted().filter(|(id, instance)| is_away(*id, instance)).count();
+        let away = instances.counted().filter(|(id, instance)| is_away(*id, instance)).count();
         let room = facts.spec.limits.anew.saturating_sub(away);
         Removal::Anew { room: u32::try_from(room).unwrap_or(u32::MAX) }
     }

@@ -7,9 +7,9 @@ use std::rc::Rc;
 use hitless_api::pod::PodView;
 use serde_json::Value;
 
+use super::instances::{Instance, Instances};
 use super::pods::revision_of;
 use super::revisions::Revisions;
-use super::roster::{Instance, Roster};
 use super::spec::Spec;
 use crate::because::Because;
 use crate::need::Goal;
@@ -33,7 +33,7 @@ impl Change {
     }
 }
 
-/// What the pods get beside the template (a CollaSet's decorations), as it is for the ids of one [`Roster`].
+/// What the pods get beside the template (a CollaSet's decorations), as it is for the ids of one [`Instances`].
 pub(crate) trait Dress<'a> {
     /// Why no pod is made or changed at all: something in it makes no sense.
     fn refusal(&self) -> Option<Because>;
@@ -60,7 +60,7 @@ pub(crate) trait Dress<'a> {
     fn fixed(&self) -> &'static str;
 
     /// The revision that pods are brought to in the end, and those that single pods are brought to.
-    fn goals(&self, roster: &Roster<'a>) -> (String, BTreeSet<String>);
+    fn goals(&self, instances: &Instances<'a>) -> (String, BTreeSet<String>);
 }
 
 /// Nothing beside the template.
@@ -110,7 +110,7 @@ impl<'a> Dress<'a> for Undressed<'_, 'a> {
         "something else than images"
     }
 
-    fn goals(&self, _: &Roster<'a>) -> (String, BTreeSet<String>) {
+    fn goals(&self, _: &Instances<'a>) -> (String, BTreeSet<String>) {
         (self.spec.template.revision().to_owned(), BTreeSet::new())
     }
 }

@@ -6,10 +6,10 @@ use hitless_api::names::labels;
 use hitless_api::pod::PodView;
 
 use super::claims::Claims;
+use super::instances::{Instance, Instances};
 use super::pods::is_at;
 use super::policy::Scope;
 use super::revisions::Revisions;
-use super::roster::{Instance, Roster};
 use super::rules::{Member, Rules};
 use super::spec::Spec;
 use crate::world::World;
@@ -50,8 +50,8 @@ impl<'a> Facts<'_, 'a> {
     }
 
     /// The ids that count, as rules see them.
-    pub(crate) fn members<'m>(&self, roster: &'m Roster<'a>) -> Vec<Member<'m, 'a>> {
-        roster.counted().map(|(id, instance)| self.member(id, instance)).collect()
+    pub(crate) fn members<'m>(&self, instances: &'m Instances<'a>) -> Vec<Member<'m, 'a>> {
+        instances.counted().map(|(id, instance)| self.member(id, instance)).collect()
     }
 
     fn member<'m>(&self, id: i32, instance: &'m Instance<'a>) -> Member<'m, 'a> {
@@ -63,33 +63,33 @@ impl<'a> Facts<'_, 'a> {
     }
 
     /// Ids that are to be at the template's revision.
-    pub(super) fn scope(&self, roster: &Roster<'a>) -> BTreeSet<i32> {
+    pub(super) fn scope(&self, instances: &Instances<'a>) -> BTreeSet<i32> {
         let ids = |all: &mut dyn Iterator<Item = (i32, &Instance<'_>)>| all.map(|(id, _)| id).collect();
         let mut scope: BTreeSet<i32> = match self.spec.scope {
             Scope::ByLabel(label) => {
                 let is_meant = |instance: &Instance<'_>| instance.pod.is_some_and(|pod| pod.labels.contains_key(label));
-                ids(&mut roster.counted().filter(|(_, instance)| is_meant(instance)))
+                ids(&mut instances.counted().filter(|(_, instance)| is_meant(instance)))
             }
             Scope::Partition(kept) => {
                 let count = self.spec.replicas.saturating_sub(kept);
                 if count < self.spec.replicas {
-                    self.rules.order_of_update(self.members(roster)).into_iter().take(count).collect()
+                    self.rules.order_of_update(self.members(instances)).into_iter().take(count).collect()
                 } else {
-                    ids(&mut roster.counted())
+                    ids(&mut instances.counted())
                 }
             }
         };
         // Both pods of a pair are one.
-        let news = roster.pairs().into_iter().filter(|(origin, _)| scope.contains(origin)).map(|(_, new)| new);
+        let news = instances.pairs().into_iter().filter(|(origin, _)| scope.contains(origin)).map(|(_, new)| new);
         let news: Vec<i32> = news.collect();
         scope.extend(news);
         scope
     }
 
     /// Revisions that some pod has or is to have, and one that the set's status names.
-    pub(crate) fn used_revisions<'r>(&'r self, roster: &'r Roster<'a>, reported: &'r str) -> BTreeSet<&'r str> {
+    pub(crate) fn used_revisions<'r>(&'r self, instances: &'r Instances<'a>, reported: &'r str) -> BTreeSet<&'r str> {
         let of_pods = self.pods.iter().filter_map(|pod| pod.labels.get(labels::CONTROLLER_REVISION_HASH));
-        let of_ids = roster.instances.values().map(Instance::revision);
+        let of_ids = instances.by_id.values().map(Instance::revision);
         of_pods.map(String::as_str).chain(of_ids).chain([self.spec.current, reported, self.target]).collect()
     }
 }

@@ -8,8 +8,8 @@ use super::claim::{hash, name_of};
 use super::claims::{Claims, label, told};
 use super::departures::Departures;
 use super::facts::Facts;
+use super::instances::{Instance, Instances};
 use super::pods::revision_of;
-use super::roster::{Instance, Roster};
 use super::update::Progress;
 use crate::object::Object;
 use crate::write::Write;
@@ -21,7 +21,7 @@ pub(super) fn outdated(facts: &Facts<'_, '_>) -> BTreeSet<String> {
 }
 
 /// Claims of pods that are excluded or were included follow their pods.
-pub(super) fn follow(facts: &Facts<'_, '_>, roster: &Roster<'_>) -> Vec<Write> {
+pub(super) fn follow(facts: &Facts<'_, '_>, instances: &Instances<'_>) -> Vec<Write> {
     let Facts { spec, world, claims, .. } = *facts;
     let unowned = world.unowned_claims(spec.namespace());
     if claims.own().is_empty() && unowned.is_empty() {
@@ -29,7 +29,7 @@ pub(super) fn follow(facts: &Facts<'_, '_>, roster: &Roster<'_>) -> Vec<Write> {
     }
     let mut writes = Vec::new();
     let (unowned, own) = (by_name(unowned), by_name(claims.own()));
-    for (id, instance) in &roster.instances {
+    for (id, instance) in &instances.by_id {
         let Some(pod) = instance.pod else { continue };
         let text = (spec.names.id_text)(*id);
         let moved = made_for(facts, pod, &own).into_iter();
@@ -47,17 +47,17 @@ pub(super) fn follow(facts: &Facts<'_, '_>, roster: &Roster<'_>) -> Vec<Write> {
 /// Claims of an earlier template go once all pods are available with others.
 pub(super) fn superseded<'a>(
     facts: &Facts<'_, 'a>,
-    roster: &Roster<'a>,
+    instances: &Instances<'a>,
     leaving: &Departures<'a>,
     progress: &Progress,
 ) -> Vec<Write> {
     let Facts { spec, claims, .. } = *facts;
     let outdated = outdated(facts);
-    if spec.keeps_claims.when_scaled || outdated.is_empty() || !is_through(facts, roster, leaving, progress) {
+    if spec.keeps_claims.when_scaled || outdated.is_empty() || !is_through(facts, instances, leaving, progress) {
         return Vec::new();
     }
     let mut deletions = Vec::new();
-    for (id, instance) in &roster.instances {
+    for (id, instance) in &instances.by_id {
         let Some(pod) = instance.pod else { continue };
         let is_old = |claim: &&Object| {
             let is_mounted = pod.claims.iter().any(|mounted| mounted.claim == claim.id.name);
@@ -91,7 +91,12 @@ fn made_for<'a>(facts: &Facts<'_, '_>, pod: &PodView, claims: &BTreeMap<&str, &'
 
 /// Whether nothing is left to do, and every pod is available at the target: a version that can't work with a new volume has not taken
 /// the old one with it.
-fn is_through<'a>(facts: &Facts<'_, 'a>, roster: &Roster<'a>, leaving: &Departures<'a>, progress: &Progress) -> bool {
+fn is_through<'a>(
+    facts: &Facts<'_, 'a>,
+    instances: &Instances<'a>,
+    leaving: &Departures<'a>,
+    progress: &Progress,
+) -> bool {
     let is_done = |instance: &Instance<'_>| {
         instance.pod.is_some_and(|pod| {
             let is_new = facts.world.recently_ready.contains_key(pod.id.uid.as_str());
@@ -99,8 +104,8 @@ fn is_through<'a>(facts: &Facts<'_, 'a>, roster: &Roster<'a>, leaving: &Departur
         })
     };
     progress.behind.is_empty()
-        && leaving.wishes.is_empty()
+        && leaving.desired.is_empty()
         && leaving.removed.is_empty()
-        && roster.count() >= facts.spec.replicas
-        && roster.instances.values().all(is_done)
+        && instances.count() >= facts.spec.replicas
+        && instances.by_id.values().all(is_done)
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use hitless_api::pod::PodView;
 
-use super::roster::{Instance, Roster};
+use super::instances::{Instance, Instances};
 
 /// An id that counts, as rules see it.
 #[derive(Clone, Copy)]
@@ -40,7 +40,7 @@ pub(crate) trait Rules {
     fn is_to_be_replaced(&self, pod: &PodView) -> bool;
 
     /// Ids whose pods the set lets go: nothing else is done to them.
-    fn excluded(&self, roster: &Roster<'_>) -> BTreeSet<i32>;
+    fn excluded(&self, instances: &Instances<'_>) -> BTreeSet<i32>;
 
     /// How many pods the set takes on: as many fewer are made.
     fn taken_on(&self) -> usize;

@@ -10,8 +10,8 @@ use hitless_api::pod::PodView;
 use super::departures::{Departures, Leave};
 use super::dress::Dress;
 use super::facts::Facts;
+use super::instances::{Instance, Instances};
 use super::policy::UpgradePolicy;
-use super::roster::{Instance, Roster};
 
 /// What pairs are decided on.
 pub(super) struct Replacing<'r, 'w, 'a> {
@@ -29,7 +29,7 @@ impl<'a> Replacing<'_, '_, 'a> {
     }
 
     /// The revision that the new pod of a pair is made from.
-    fn revision_of_new<'r>(&self, roster: &'r Roster<'a>, origin: i32, scope: &BTreeSet<i32>) -> &'r str
+    fn revision_of_new<'r>(&self, instances: &'r Instances<'a>, origin: i32, scope: &BTreeSet<i32>) -> &'r str
     where
         'a: 'r,
     {
@@ -37,37 +37,37 @@ impl<'a> Replacing<'_, '_, 'a> {
         if scope.contains(&origin) && !spec.paused && spec.policy != UpgradePolicy::InPlaceOnly {
             return target;
         }
-        let known = roster.instances.get(&origin).map_or("", Instance::revision);
+        let known = instances.by_id.get(&origin).map_or("", Instance::revision);
         if revisions.has(known) { known } else { target }
     }
 
     /// Pairs go on: to the end, back, or to a newer revision.
-    pub(super) fn go_on(&self, roster: &mut Roster<'a>, leaving: &mut Departures<'a>) {
-        roster.drop_lone_links();
-        let scope = self.facts.scope(roster);
-        for (origin, new) in roster.pairs() {
-            match (roster.pod(origin), roster.pod(new)) {
+    pub(super) fn go_on(&self, instances: &mut Instances<'a>, leaving: &mut Departures<'a>) {
+        instances.drop_lone_links();
+        let scope = self.facts.scope(instances);
+        for (origin, new) in instances.pairs() {
+            match (instances.pod(origin), instances.pod(new)) {
                 (None, Some(_)) => {
                     // Somebody has deleted it.
-                    roster.unlink([origin, new]);
-                    roster.mark_scale_in(origin);
+                    instances.unlink([origin, new]);
+                    instances.mark_scale_in(origin);
                 }
                 (Some(old), pod)
                     if !leaving.going.contains(&origin) && self.is_to_be_replaced(old, scope.contains(&origin)) =>
                 {
-                    let revision = self.revision_of_new(roster, origin, &scope).to_owned();
+                    let revision = self.revision_of_new(instances, origin, &scope).to_owned();
                     match pod {
                         Some(pod) if self.serves(pod) || self.facts.has_left(old) => {
-                            self.finish([origin, new], [old, pod], roster, leaving);
+                            self.finish([origin, new], [old, pod], instances, leaving);
                         }
-                        Some(pod) => self.renew(new, pod, &revision, roster, leaving),
-                        None => roster.set_revision(new, &revision),
+                        Some(pod) => self.renew(new, pod, &revision, instances, leaving),
+                        None => instances.set_revision(new, &revision),
                     }
                 }
                 (_, pod) => {
-                    roster.unlink([origin, new]);
+                    instances.unlink([origin, new]);
                     if pod.is_none() {
-                        roster.mark_scale_in(new);
+                        instances.mark_scale_in(new);
                     }
                 }
             }
@@ -88,36 +88,43 @@ impl<'a> Replacing<'_, '_, 'a> {
         &self,
         [origin, new]: [i32; 2],
         [old, pod]: [&'a PodView; 2],
-        roster: &mut Roster<'a>,
+        instances: &mut Instances<'a>,
         leaving: &mut Departures<'a>,
     ) {
         leaving.going.insert(origin);
         leaving.successors.insert(old.id.uid.clone(), pod.id.clone());
         if leaving.remove(self.facts, Some(old), Leave::after(self.facts.spec.delays.update)) {
-            roster.mark_scale_in(origin);
-            roster.unlink([origin, new]);
+            instances.mark_scale_in(origin);
+            instances.unlink([origin, new]);
         }
     }
 
     /// A new pod that does not serve, and is not what it is to be any more, is made anew.
-    fn renew(&self, new: i32, pod: &'a PodView, revision: &str, roster: &mut Roster<'a>, leaving: &mut Departures<'a>) {
-        let is_outdated = roster.instances.get(&new).is_some_and(|each| each.revision() != revision);
+    fn renew(
+        &self,
+        new: i32,
+        pod: &'a PodView,
+        revision: &str,
+        instances: &mut Instances<'a>,
+        leaving: &mut Departures<'a>,
+    ) {
+        let is_outdated = instances.by_id.get(&new).is_some_and(|each| each.revision() != revision);
         if (is_outdated || !self.dress.is_on(pod))
             && !leaving.going.contains(&new)
             && leaving.remove(self.facts, Some(pod), Leave::after(0))
         {
             leaving.going.insert(new);
-            roster.mark_recreate(new, Some(revision));
+            instances.mark_recreate(new, Some(revision));
         }
     }
 
     /// New pairs, as far as there is room.
-    pub(super) fn begin(&self, roster: &mut Roster<'a>, leaving: &Departures<'a>, taken: &BTreeSet<&str>) {
+    pub(super) fn begin(&self, instances: &mut Instances<'a>, leaving: &Departures<'a>, taken: &BTreeSet<&str>) {
         if self.facts.is_paused() {
             return;
         }
-        let scope = self.facts.scope(roster);
-        let pairs = roster.pairs();
+        let scope = self.facts.scope(instances);
+        let pairs = instances.pairs();
         let most = self.facts.spec.replicas + self.facts.spec.limits.surge;
         let is_open = |(id, instance): (i32, &Instance<'a>)| {
             let pod = instance.pod?;
@@ -127,14 +134,14 @@ impl<'a> Replacing<'_, '_, 'a> {
                 && self.is_to_be_replaced(pod, scope.contains(&id));
             is_open.then_some(id)
         };
-        let open: Vec<i32> = roster.counted().filter_map(is_open).collect();
+        let open: Vec<i32> = instances.counted().filter_map(is_open).collect();
         for origin in open {
-            if roster.instances.len() >= most || roster.is_full() {
+            if instances.by_id.len() >= most || instances.is_full() {
                 break;
             }
-            let revision = self.revision_of_new(roster, origin, &scope).to_owned();
-            let new = roster.add(&self.facts.spec, taken, &revision);
-            roster.link(origin, new);
+            let revision = self.revision_of_new(instances, origin, &scope).to_owned();
+            let new = instances.add(&self.facts.spec, taken, &revision);
+            instances.link(origin, new);
         }
     }
 }

@@ -10,12 +10,12 @@ use hitless_api::pod::PodView;
 use super::departures::{Departures, Leave};
 use super::dress::Dress;
 use super::facts::Facts;
+use super::instances::Instances;
 use super::pod;
 use super::pods::is_at;
-use super::roster::Roster;
 use super::way::{Way, Ways};
 use crate::because::{Because, Cause};
-use crate::intent::PodWish;
+use crate::intent::DesiredOperation;
 use crate::removal::{Removal, serves};
 use crate::restart_annotations::RestartAnnotations;
 use crate::write::Write;
@@ -46,11 +46,11 @@ pub(super) struct Update<'r, 'w, 'a> {
 }
 
 /// Pods that are still to be made get the revision that their place wants.
-pub(super) fn retarget<'a>(facts: &Facts<'_, 'a>, roster: &mut Roster<'a>, scope: &BTreeSet<i32>) {
+pub(super) fn retarget<'a>(facts: &Facts<'_, 'a>, instances: &mut Instances<'a>, scope: &BTreeSet<i32>) {
     let Facts { spec, revisions, target, .. } = *facts;
     let current = if revisions.has(spec.current) { spec.current } else { target };
-    let news = roster.origins();
-    for (id, instance) in &mut roster.instances {
+    let news = instances.origins();
+    for (id, instance) in &mut instances.by_id {
         if instance.pod.is_some() || news.contains_key(id) {
             continue;
         }
@@ -66,18 +66,18 @@ pub(super) fn retarget<'a>(facts: &Facts<'_, 'a>, roster: &mut Roster<'a>, scope
 }
 
 impl<'a> Update<'_, '_, 'a> {
-    /// Wishes and departures of pods that are not as they are to be.
-    pub(super) fn run(&self, roster: &mut Roster<'a>, leaving: &mut Departures<'a>) -> Progress {
+    /// DesiredState and departures of pods that are not as they are to be.
+    pub(super) fn run(&self, instances: &mut Instances<'a>, leaving: &mut Departures<'a>) -> Progress {
         let Facts { spec, world, .. } = *self.facts;
         let mut progress = Progress { refused: self.dress.refusal(), ..Progress::default() };
         let restarts = RestartAnnotations::of(spec.object, spec.template);
         let ways = Ways { facts: self.facts, dress: self.dress, restarts: &restarts };
         let news: BTreeSet<i32> = self.pairs.values().copied().collect();
-        let unmade = self.unmade(roster);
-        let aims = self.aims(roster);
-        let room = self.room_for(&aims, roster, leaving);
+        let unmade = self.unmade(instances);
+        let aims = self.aims(instances);
+        let room = self.room_for(&aims, instances, leaving);
         for (id, to) in aims {
-            let Some(pod) = roster.pod(id).filter(|_| !news.contains(&id)) else { continue };
+            let Some(pod) = instances.pod(id).filter(|_| !news.contains(&id)) else { continue };
             progress.total += 1;
             let is_done = is_at(pod, to) && self.dress.is_on(pod);
             if is_done || (leaving.going.contains(&id) && !self.pairs.contains_key(&id)) {
@@ -90,18 +90,18 @@ impl<'a> Update<'_, '_, 'a> {
             }
             let way = match (ways.of(pod, to), &unmade) {
                 (Way::Anew, Some(because)) if serves(pod, world) => Way::Refused(because.clone()),
-                (Way::Anew, _) => self.asked((id, pod, to), roster, &mut progress),
+                (Way::Anew, _) => self.asked((id, pod, to), instances, &mut progress),
                 (way, _) => way,
             };
             match way {
                 Way::InPlace(intent) => {
                     let delay_seconds = spec.delays.update;
-                    leaving.wishes.push(PodWish { delay_seconds, ..PodWish::new(pod, Ok(*intent)) });
+                    leaving.desired.push(DesiredOperation { delay_seconds, ..DesiredOperation::new(pod, Ok(*intent)) });
                 }
                 Way::Replaced | Way::Asked => {}
                 Way::Anew => {
                     let how = Leave { delay_seconds: spec.delays.update, fetch: self.images(pod, to), removal: room };
-                    self.make_anew((id, pod), Some(to), how, roster, leaving);
+                    self.make_anew((id, pod), Some(to), how, instances, leaving);
                 }
                 Way::Refused(because) => {
                     progress.stuck.insert(pod.id.uid.clone());
@@ -109,14 +109,14 @@ impl<'a> Update<'_, '_, 'a> {
                 }
             }
         }
-        self.make_those_anew_that_left(roster, leaving, &mut progress);
+        self.make_those_anew_that_left(instances, leaving, &mut progress);
         progress
     }
 
     /// Which revision each id is to have: the template's, or, outside of the scope, its own where only what it has beside it differs.
-    fn aims(&self, roster: &Roster<'a>) -> Vec<(i32, &'a str)> {
+    fn aims(&self, instances: &Instances<'a>) -> Vec<(i32, &'a str)> {
         let inside = self.scope.iter().map(|id| (*id, self.facts.target));
-        let outside = roster.counted().filter(|(id, _)| !self.scope.contains(id)).filter_map(|(id, instance)| {
+        let outside = instances.counted().filter(|(id, _)| !self.scope.contains(id)).filter_map(|(id, instance)| {
             let pod = instance.pod.filter(|pod| !self.dress.is_on(pod))?;
             let own = pod.labels.get(labels::CONTROLLER_REVISION_HASH)?;
             self.facts.revisions.has(own).then_some((id, own.as_str()))
@@ -126,9 +126,9 @@ impl<'a> Update<'_, '_, 'a> {
 
     /// Unavailable pods that are as they are to be take from the room of the others. Those that only keep the version that they had
     /// say nothing about a new one.
-    fn room_for(&self, aims: &[(i32, &str)], roster: &Roster<'a>, leaving: &Departures<'a>) -> Removal {
+    fn room_for(&self, aims: &[(i32, &str)], instances: &Instances<'a>, leaving: &Departures<'a>) -> Removal {
         let aims: BTreeMap<i32, &str> = aims.iter().copied().collect();
-        leaving.made_anew(self.facts, roster, |id, pod| {
+        leaving.made_anew(self.facts, instances, |id, pod| {
             let is_new = !self.dress.is_plain() || self.facts.is_at_target(pod);
             is_new && aims.get(&id).is_some_and(|to| is_at(pod, to)) && self.dress.is_on(pod)
         })
@@ -138,19 +138,19 @@ impl<'a> Update<'_, '_, 'a> {
     /// with that.
     fn make_those_anew_that_left(
         &self,
-        roster: &mut Roster<'a>,
+        instances: &mut Instances<'a>,
         leaving: &mut Departures<'a>,
         progress: &mut Progress,
     ) {
         let spec = &self.facts.spec;
-        let left = roster.instances.iter().filter_map(|(id, instance)| {
+        let left = instances.by_id.iter().filter_map(|(id, instance)| {
             let pod = instance.pod?;
             let is_wanted = !instance.is_given_up() && !leaving.going.contains(id) && !self.pairs.contains_key(id);
             (is_wanted && self.facts.has_left(pod)).then_some((*id, pod))
         });
         for (id, pod) in left.collect::<Vec<_>>() {
             let revision = (self.scope.contains(&id) && !spec.paused).then_some(self.facts.target);
-            self.make_anew((id, pod), revision, Leave::after(spec.delays.update), roster, leaving);
+            self.make_anew((id, pod), revision, Leave::after(spec.delays.update), instances, leaving);
             progress.behind.insert(pod.id.uid.clone());
         }
     }
@@ -161,11 +161,11 @@ impl<'a> Update<'_, '_, 'a> {
         (id, pod): (i32, &'a PodView),
         revision: Option<&str>,
         how: Leave,
-        roster: &mut Roster<'a>,
+        instances: &mut Instances<'a>,
         leaving: &mut Departures<'a>,
     ) {
         if leaving.remove(self.facts, Some(pod), how) {
-            roster.mark_recreate(id, revision);
+            instances.mark_recreate(id, revision);
         }
     }
 
@@ -180,10 +180,10 @@ impl<'a> Update<'_, '_, 'a> {
     }
 
     /// A pod that is to be made is not accepted: admission, quota. Who leaves to be made anew would not come back either.
-    fn unmade(&self, roster: &Roster<'a>) -> Option<Because> {
+    fn unmade(&self, instances: &Instances<'a>) -> Option<Because> {
         let namespace = self.facts.spec.namespace();
         let key = |name: &str| Write::key_of("create-pod", &GroupKind::POD, namespace, name);
-        let mut free = roster.instances.values().filter(|instance| instance.is_free);
+        let mut free = instances.by_id.values().filter(|instance| instance.is_free);
         let words = free.find_map(|instance| self.facts.world.refused.get(&key(instance.pod_name())))?;
         let text = format!("no other pod leaves service, because a new one is not accepted: {words}");
         Some(Because::of(Cause::PodNotAccepted, text))
@@ -191,13 +191,13 @@ impl<'a> Update<'_, '_, 'a> {
 
     /// Before the first pod goes that is made anew from a revision, the API server is asked whether it accepts such a pod: where a policy, a
     /// webhook or Pod Security says no, nobody goes.
-    fn asked(&self, (id, pod, to): (i32, &PodView, &str), roster: &Roster<'a>, progress: &mut Progress) -> Way {
+    fn asked(&self, (id, pod, to): (i32, &PodView, &str), instances: &Instances<'a>, progress: &mut Progress) -> Way {
         let Facts { world, pods, .. } = *self.facts;
         let is_made = |other: &&PodView| !other.terminating && is_at(other, to);
         let Some(accepted) = world.accepted.as_ref().filter(|_| !pods.iter().any(is_made)) else {
             return Way::Anew;
         };
-        let Some(instance) = roster.instances.get(&id) else { return Way::Anew };
+        let Some(instance) = instances.by_id.get(&id) else { return Way::Anew };
         let template = self.dress.template_at(pod, to);
         let made = pod::Made { id, name: instance.pod_name(), revision: to, template: template.content() };
         let attempt = pod::create(self.facts, &made, &[], None).tried("try-pod", to);

@@ -8,8 +8,8 @@ use super::departures::Departures;
 use super::dress::Dress;
 use super::facts::Facts;
 use super::follow::{follow, superseded};
+use super::instances::Instances;
 use super::journal::Journal;
-use super::roster::Roster;
 use super::spec::Spec;
 use super::tell::normal;
 use super::update::Progress;
@@ -28,7 +28,7 @@ pub(crate) struct Own {
 /// deleted, made and labelled only if it is as it was seen, or as it was written just before.
 pub(super) fn writes<'a>(
     facts: &Facts<'_, 'a>,
-    roster: &Roster<'a>,
+    instances: &Instances<'a>,
     leaving: &Departures<'a>,
     progress: &Progress,
     dress: &dyn Dress<'a>,
@@ -36,21 +36,21 @@ pub(super) fn writes<'a>(
     own: Own,
 ) -> Vec<Write> {
     let spec = &facts.spec;
-    let looks = roster.leaving.iter().map(|pod| Write::on_pod("look", &pod.id, Request::Look));
-    let looks: Vec<Write> = looks.chain(roster.vanished.iter().map(|name| absent(spec, name))).collect();
+    let looks = instances.leaving.iter().map(|pod| Write::on_pod("look", &pod.id, Request::Look));
+    let looks: Vec<Write> = looks.chain(instances.vanished.iter().map(|name| absent(spec, name))).collect();
     let seen = looks.iter().map(Write::key).collect();
     let given_up = told(spec, leaving.claims.clone(), "fewer pods are wanted (whenScaled: Delete)");
     let resting = removals(spec, leaving).into_iter().chain(given_up);
-    let resting = resting.chain(superseded(facts, roster, leaving, progress));
-    let resting: Vec<Write> = resting.chain(creations(facts, roster, dress)).chain(own.resting).collect();
-    let changed = journal.write(&roster.records(), roster.next()).map(|write| Write { needs: seen, ..write });
+    let resting = resting.chain(superseded(facts, instances, leaving, progress));
+    let resting: Vec<Write> = resting.chain(creations(facts, instances, dress)).chain(own.resting).collect();
+    let changed = journal.write(&instances.records(), instances.next()).map(|write| Write { needs: seen, ..write });
     let first = if resting.is_empty() { changed } else { changed.or_else(|| journal.confirm()) };
     let needed: Vec<String> = first.iter().map(Write::key).collect();
     let resting = resting.into_iter().map(|write| {
         let needs = needed.iter().cloned().chain(write.needs.iter().cloned()).collect();
         Write { needs, ..write }
     });
-    let others = follow(facts, roster).into_iter().chain(own.beside);
+    let others = follow(facts, instances).into_iter().chain(own.beside);
     looks.into_iter().chain(first).chain(resting).chain(others).chain(progress.tries.values().cloned()).collect()
 }
 

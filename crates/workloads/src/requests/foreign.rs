@@ -9,7 +9,7 @@ use hitless_api::{Grant, GrantOp};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::component::Component;
-use crate::intent::{Operation, PodIntent, PodWish};
+use crate::intent::{DesiredOperation, Operation, PodIntent};
 use crate::request::{RequestContext, RequestKind};
 use crate::right::Right;
 use crate::switch::Switch;
@@ -34,9 +34,9 @@ impl RequestKind for Foreign {
         Some(Switch::PodOpsLifecycle)
     }
 
-    fn wishes(&self, context: &RequestContext<'_, '_>) -> Vec<PodWish> {
-        let wanting = context.pods.iter().filter(|pod| !pod.terminating && !pod.finished && is_wished(pod));
-        wanting.map(|pod| PodWish::new(pod, Ok(intent(pod)))).collect()
+    fn desired(&self, context: &RequestContext<'_, '_>) -> Vec<DesiredOperation> {
+        let wanting = context.pods.iter().filter(|pod| !pod.terminating && !pod.finished && is_wanted(pod));
+        wanting.map(|pod| DesiredOperation::new(pod, Ok(intent(pod)))).collect()
     }
 
     /// When it is over is the agent's to say: it sees the labels as soon as anybody.
@@ -51,7 +51,7 @@ impl RequestKind for Foreign {
 
 /// Whether somebody has begun an operation of a type.
 #[must_use]
-pub fn is_wished(pod: &PodView) -> bool {
+pub fn is_wanted(pod: &PodView) -> bool {
     let labels = &pod.labels;
     let has_type = |id: &str| labels.contains_key(&Step::OperationType.key(id));
     let undone = |id: &str| labels.contains_key(&Step::UndoOperationType.key(id));

@@ -22,11 +22,11 @@ pub use job::TargetState;
 pub use super::token::token;
 use super::token::{is_token, token_of};
 use crate::component::Component;
-use crate::intent::PodWish;
+use crate::intent::DesiredOperation;
 use crate::kind::Resource;
 use crate::kinds::colla_set;
 use crate::object::{self, Body, Object, ReadError};
-use crate::request::{Fates, Reports, RequestContext, RequestKind};
+use crate::request::{OperationFailures, Reports, RequestContext, RequestKind};
 use crate::right::Right;
 use crate::switch::Switch;
 
@@ -66,8 +66,8 @@ impl RequestKind for OperationJobs {
         object::read(of, object, Body::OperationJob)
     }
 
-    fn wishes(&self, context: &RequestContext<'_, '_>) -> Vec<PodWish> {
-        Job::all(context).flat_map(|job| restart::wishes(job, context)).collect()
+    fn desired(&self, context: &RequestContext<'_, '_>) -> Vec<DesiredOperation> {
+        Job::all(context).flat_map(|job| restart::desired(job, context)).collect()
     }
 
     fn wants(&self, grant: &Grant, pod: Option<&PodView>, context: &RequestContext<'_, '_>) -> bool {
@@ -87,10 +87,10 @@ impl RequestKind for OperationJobs {
         })
     }
 
-    fn report(&self, context: &RequestContext<'_, '_>, fates: &Fates) -> Reports {
+    fn report(&self, context: &RequestContext<'_, '_>, failures: &OperationFailures) -> Reports {
         let mut reports = Reports::default();
         for job in Job::all(context) {
-            report::of(job, context, fates, &mut reports);
+            report::of(job, context, failures, &mut reports);
         }
         if !is_unreadable(context) && !context.left.contains(&OPERATION_JOB.group_kind) {
             reports.writes.extend(replace::cancelled(context));

@@ -1,4 +1,4 @@
-//! Restarts wished by annotation on a pod, carried out exactly once (docs/contract.md#restart-exactly-once).
+//! Restarts wanted by annotation on a pod, carried out exactly once (docs/contract.md#restart-exactly-once).
 
 use hitless_api::Grant;
 use hitless_api::names::annotations;
@@ -6,28 +6,30 @@ use hitless_api::pod::PodView;
 
 use super::token::is_token;
 pub use super::token::token_of;
-use crate::intent::PodWish;
+use crate::intent::DesiredOperation;
 use crate::plan::{Plan, Stage};
 use crate::request::{RequestContext, RequestKind};
-pub use crate::restart_wish::{RestartWish, wish};
+pub use crate::restart_request::{RestartRequest, wanted};
 
 /// The kind of request: annotation `hitless.dev/restart`.
 pub struct Restarts;
 
 impl RequestKind for Restarts {
-    fn wishes(&self, context: &RequestContext<'_, '_>) -> Vec<PodWish> {
+    fn desired(&self, context: &RequestContext<'_, '_>) -> Vec<DesiredOperation> {
         let wanting = context.pods.iter().filter(|pod| !pod.terminating && !pod.finished);
-        let wanting = wanting.filter_map(|pod| Some((pod, wish(pod)?)));
+        let wanting = wanting.filter_map(|pod| Some((pod, wanted(pod)?)));
         wanting
-            .filter_map(|(pod, wish)| Some(PodWish::new(pod, wish.intent(pod, revision((context.plan_of)(pod), pod)?))))
+            .filter_map(|(pod, wanted)| {
+                Some(DesiredOperation::new(pod, wanted.intent(pod, revision((context.plan_of)(pod), pod)?)))
+            })
             .collect()
     }
 
     fn wants(&self, grant: &Grant, pod: Option<&PodView>, _: &RequestContext<'_, '_>) -> bool {
         let carries_out = token_of(grant).is_some_and(|token| !is_token(token));
         // A token that changed meanwhile queues one more restart and takes nothing from this one (docs/contract.md#restart-exactly-once).
-        let wished = pod.and_then(|pod| pod.annotations.get(annotations::RESTART));
-        carries_out && wished.is_some_and(|token| !token.is_empty())
+        let wanted = pod.and_then(|pod| pod.annotations.get(annotations::RESTART));
+        carries_out && wanted.is_some_and(|token| !token.is_empty())
     }
 }
 

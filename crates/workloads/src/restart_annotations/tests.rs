@@ -161,24 +161,24 @@ fn what_its_owner_wants_restarts_to_be_decides() {
     use crate::because::Cause::{Field, InitContainer, NewPodsWished, VolumeMountedOnce};
     let spec = json!({"volumes": [{"name": "keys", "csi": {}}], "containers": [{"name": "web"}],
         "initContainers": [{"name": "render", "envFrom": [{"secretRef": {"name": "db"}}]}]});
-    let wished = |wish: Option<&str>, key: &str| {
+    let cause_of = |policy: Option<&str>, key: &str| {
         let mut workload = workload(None);
-        workload.annotations.extend(wish.map(|wish| ("hitless.dev/restarts".to_owned(), wish.to_owned())));
+        workload.annotations.extend(policy.map(|policy| ("hitless.dev/restarts".to_owned(), policy.to_owned())));
         let [from, to] = [json!({}), json!({key: "2"})].map(|all| template(&all, &spec));
         let because = RestartAnnotations::of(&workload, &to)
             .first_native_change(&from.shape().annotations, &to.shape().annotations);
         because.map(|because| because.cause)
     };
     let (restart, sum, reload) = ("kubectl.kubernetes.io/restartedAt", "checksum/a", "hitless.dev/config");
-    for wish in [None, Some("auto"), Some("pod")] {
-        let all = [restart, sum, reload].map(|key| wished(wish, key));
-        assert_eq!(all, [Some(VolumeMountedOnce), Some(InitContainer), None], "{wish:?}");
+    for policy in [None, Some("auto"), Some("pod")] {
+        let all = [restart, sum, reload].map(|key| cause_of(policy, key));
+        assert_eq!(all, [Some(VolumeMountedOnce), Some(InitContainer), None], "{policy:?}");
     }
-    assert_eq!([restart, sum, reload].map(|key| wished(Some("containers"), key)), [None; 3]);
-    assert_eq!([restart, sum, reload].map(|key| wished(Some("pods"), key)), [Some(NewPodsWished); 3]);
-    for wish in [None, Some("containers"), Some("pods")] {
-        assert_eq!(wished(wish, "hitless.dev/new-pods"), Some(NewPodsWished));
-        assert_eq!(wished(wish, "example.com/a"), Some(Field));
+    assert_eq!([restart, sum, reload].map(|key| cause_of(Some("containers"), key)), [None; 3]);
+    assert_eq!([restart, sum, reload].map(|key| cause_of(Some("pods"), key)), [Some(NewPodsWished); 3]);
+    for policy in [None, Some("containers"), Some("pods")] {
+        assert_eq!(cause_of(policy, "hitless.dev/new-pods"), Some(NewPodsWished));
+        assert_eq!(cause_of(policy, "example.com/a"), Some(Field));
     }
 }
 

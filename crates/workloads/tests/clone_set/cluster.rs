@@ -195,18 +195,18 @@ impl Cluster {
 
     /// An agent has operated the pod as one of the wishes says.
     pub(crate) fn operate(&mut self, plan: &Plan, most: usize) {
-        for wish in plan.wishes.iter().take(most) {
-            let Ok(intent) = &wish.intent else { continue };
+        for wanted in plan.desired.iter().take(most) {
+            let Ok(intent) = &wanted.intent else { continue };
             let version = self.next_version();
-            if wish.removal.is_some() {
-                self.removable.insert(wish.pod.uid.clone());
+            if wanted.removal.is_some() {
+                self.removable.insert(wanted.pod.uid.clone());
                 continue;
             }
             if intent.operation.op == GrantOp::Drain {
-                self.left.insert(wish.pod.uid.clone());
+                self.left.insert(wanted.pod.uid.clone());
                 continue;
             }
-            let Some(pod) = self.objects.get_mut(&("Pod".to_owned(), wish.pod.name.clone())) else { continue };
+            let Some(pod) = self.objects.get_mut(&("Pod".to_owned(), wanted.pod.name.clone())) else { continue };
             pod["metadata"]["resourceVersion"] = json!(version);
             for (label, change) in &intent.operation.labels {
                 pod["metadata"]["labels"][label] = json!(change.to);

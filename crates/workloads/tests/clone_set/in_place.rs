@@ -7,7 +7,7 @@ use serde_json::json;
 use super::cluster::{Cluster, rest, settle};
 
 fn operations(plan: &Plan) -> Vec<GrantOp> {
-    plan.wishes.iter().filter_map(|wish| Some(wish.intent.as_ref().ok()?.operation.op.clone())).collect()
+    plan.desired.iter().filter_map(|wanted| Some(wanted.intent.as_ref().ok()?.operation.op.clone())).collect()
 }
 
 fn with(policy: &str) -> Cluster {
@@ -44,7 +44,7 @@ fn labels_are_changed_in_the_pods_that_are_there() {
     let before = cluster.uids();
     cluster.change(|spec| spec["template"]["metadata"]["labels"]["release"] = json!("two"));
     let plan = rest(&mut cluster, true);
-    let intent = plan.wishes[0].intent.as_ref().unwrap();
+    let intent = plan.desired[0].intent.as_ref().unwrap();
     assert!(intent.operation.containers.is_empty() && intent.operation.labels.contains_key("release"), "{intent:?}");
     settle(&mut cluster);
     assert_eq!(cluster.uids(), before);
@@ -56,7 +56,7 @@ fn what_can_not_be_done_in_place_waits_or_makes_new_pods() {
     let mut only = with("InPlaceOnly");
     only.change(|spec| spec["template"]["spec"]["hostPID"] = json!(true));
     let plan = rest(&mut only, true);
-    assert!(matches!(plan.stage, Stage::Refused(_)) && plan.wishes.is_empty(), "{:?}", plan.stage);
+    assert!(matches!(plan.stage, Stage::Refused(_)) && plan.desired.is_empty(), "{:?}", plan.stage);
     let conditions = only.set()["status"]["conditions"].clone();
     assert_eq!(
         (&conditions[0]["type"], &conditions[0]["status"], &conditions[0]["reason"]),
@@ -83,7 +83,7 @@ fn paused_and_on_delete_update_no_pod_and_new_ones_are_new() {
         let mut cluster = Cluster::running(3, &json!({"updateStrategy": strategy}));
         cluster.image("web:v2");
         let plan = settle(&mut cluster);
-        assert_eq!((plan.wishes.len(), plan.behind.len(), cluster.count("web:v1")), (0, 3, 3), "{strategy}");
+        assert_eq!((plan.desired.len(), plan.behind.len(), cluster.count("web:v1")), (0, 3, 3), "{strategy}");
         let first = cluster.pod_names().into_iter().next().unwrap();
         cluster.delete_pod(&first);
         settle(&mut cluster);
@@ -99,7 +99,7 @@ fn a_pod_that_does_not_serve_is_updated_within_the_limit() {
         cluster.breaks(&pod);
     }
     cluster.image("web:v2");
-    assert_eq!(rest(&mut cluster, true).wishes.len(), 2, "a version that does not start takes no more than two");
+    assert_eq!(rest(&mut cluster, true).desired.len(), 2, "a version that does not start takes no more than two");
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn grace_is_a_least_time_between_leaving_service_and_the_change() {
     let strategy = json!({"type": "InPlaceIfPossible", "inPlaceUpdateStrategy": {"gracePeriodSeconds": 7}});
     let mut cluster = Cluster::running(1, &json!({"updateStrategy": strategy}));
     cluster.image("web:v2");
-    assert_eq!(rest(&mut cluster, true).wishes[0].delay_seconds, 7);
+    assert_eq!(rest(&mut cluster, true).desired[0].delay_seconds, 7);
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn pods_go_in_the_order_of_priorities() {
     cluster.label(&names[3], "canary", "yes");
     cluster.image("web:v2");
     let plan = rest(&mut cluster, true);
-    assert_eq!(plan.wishes.iter().map(|wish| wish.pod.name.as_str()).collect::<Vec<_>>(), [names[3].as_str()]);
+    assert_eq!(plan.desired.iter().map(|wanted| wanted.pod.name.as_str()).collect::<Vec<_>>(), [names[3].as_str()]);
 }
 
 /// Report 2 of users: pods that Kruise's manager has made have its gates, and stay Ready whatever the set does.

@@ -11,7 +11,7 @@ fn new_pods_have_other_ids_and_leave_service_first() {
     let (uids, names) = (cluster.uids(), cluster.pod_names());
     cluster.image("web:v2");
     let plan = rest(&mut cluster, true);
-    assert!(plan.wishes.iter().all(|wish| wish.intent.as_ref().unwrap().operation.op == GrantOp::Drain));
+    assert!(plan.desired.iter().all(|wanted| wanted.intent.as_ref().unwrap().operation.op == GrantOp::Drain));
     assert_eq!(cluster.uids(), uids, "nobody goes before he has left service");
     settle(&mut cluster);
     assert_eq!(cluster.count("web:v2"), 3);
@@ -51,7 +51,7 @@ fn while_a_new_pod_is_not_accepted_no_other_one_leaves() {
     let plan = seen.plan(&cluster.left);
     super::cluster::carry_out_plan(&mut cluster, &mut seen, &plan, usize::MAX);
     let plan = seen.plan(&cluster.left);
-    assert_eq!(plan.wishes.len(), 0, "{:?}", plan.stage);
+    assert_eq!(plan.desired.len(), 0, "{:?}", plan.stage);
     let status = plan.writes.iter().find(|write| write.verb == "report-status");
     let text = format!("{status:?}");
     assert!(text.contains("FailedCreate") && text.contains("exceeded quota"), "{text}");

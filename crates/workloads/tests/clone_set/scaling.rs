@@ -77,7 +77,7 @@ fn a_named_pod_is_replaced_first_where_surge_allows_and_unavailable_pods_do_not(
     cluster.label(&first, "apps.kruise.io/specified-delete", "true");
     let plan = rest(&mut cluster, true);
     assert_eq!((cluster.pods().len(), cluster.available()), (6, 6));
-    assert_eq!(plan.wishes.iter().map(|wish| wish.pod.name.as_str()).collect::<Vec<_>>(), [first.as_str()]);
+    assert_eq!(plan.desired.iter().map(|wanted| wanted.pod.name.as_str()).collect::<Vec<_>>(), [first.as_str()]);
     settle(&mut cluster);
     assert_eq!(cluster.pods().len(), 5);
     assert!(!cluster.pod_names().contains(&first));
@@ -176,5 +176,5 @@ fn nothing_is_done_for_one_that_is_being_deleted() {
     cluster.delete_pod(&first);
     let mut seen = Seen::of(&cluster);
     let plan = seen.plan(&cluster.left);
-    assert!(!carry_out_plan(&mut cluster, &mut seen, &plan, usize::MAX) && plan.wishes.is_empty());
+    assert!(!carry_out_plan(&mut cluster, &mut seen, &plan, usize::MAX) && plan.desired.is_empty());
 }

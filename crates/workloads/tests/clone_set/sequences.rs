@@ -36,7 +36,7 @@ fn steps(cluster: &mut Cluster, least: usize) -> Vec<[usize; 4]> {
             if seen.last() != Some(&now) {
                 seen.push(now);
             }
-            if kubelets && plan.wishes.is_empty() {
+            if kubelets && plan.desired.is_empty() {
                 return seen;
             }
             if kubelets && cluster.available() > least {
@@ -98,7 +98,7 @@ fn with_an_unavailable_pod_the_extra_one_is_not_waited_for() {
         let plan = rest(&mut cluster, false);
         assert_eq!(counts(&cluster), [old, 1, 5, 6], "{policy}");
         // Whether one of the wishes may begin is the gate's to say: four of five are enough, and extra pods make room.
-        assert!(!plan.wishes.is_empty(), "{policy}");
+        assert!(!plan.desired.is_empty(), "{policy}");
         let end = steps(&mut cluster, 4);
         assert_eq!(counts(&cluster), [3, 2, 5, 5], "{policy}");
         assert!(end.iter().all(|[_, _, available, all]| *available >= 4 && *all <= 6), "{policy}: {end:?}");

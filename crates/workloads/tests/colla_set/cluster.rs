@@ -216,19 +216,19 @@ impl Cluster {
         }
     }
 
-    /// An agent has operated the pod as the wish says.
+    /// An agent has operated the pod as is wanted.
     pub(crate) fn operate(&mut self, plan: &Plan) {
-        for wish in &plan.wishes {
-            let Ok(intent) = &wish.intent else { continue };
+        for wanted in &plan.desired {
+            let Ok(intent) = &wanted.intent else { continue };
             self.version += 1;
             let version = self.version.to_string();
-            let Some(pod) = self.objects.get_mut(&("Pod".to_owned(), wish.pod.name.clone())) else { continue };
-            if wish.removal.is_some() {
-                self.removable.insert(wish.pod.uid.clone());
+            let Some(pod) = self.objects.get_mut(&("Pod".to_owned(), wanted.pod.name.clone())) else { continue };
+            if wanted.removal.is_some() {
+                self.removable.insert(wanted.pod.uid.clone());
                 continue;
             }
             if intent.operation.op == hitless_api::GrantOp::Drain {
-                self.left.insert(wish.pod.uid.clone());
+                self.left.insert(wanted.pod.uid.clone());
                 continue;
             }
             pod["metadata"]["resourceVersion"] = json!(version);
@@ -372,13 +372,13 @@ pub(crate) fn carry_out_plan(cluster: &mut Cluster, seen: &mut Seen, plan: &Plan
     changed
 }
 
-/// One controller that sees everything, until nothing is left to do. `operates`: agents do what is wished.
+/// One controller that sees everything, until nothing is left to do. `operates`: agents do what is wanted.
 pub(crate) fn settle(cluster: &mut Cluster, operates: bool) -> Plan {
     for _ in 0..200 {
         let mut seen = Seen::of(cluster);
         let plan = seen.plan(&cluster.left);
         let mut changed = carry_out_plan(cluster, &mut seen, &plan, usize::MAX);
-        if operates && !plan.wishes.is_empty() {
+        if operates && !plan.desired.is_empty() {
             cluster.operate(&plan);
             changed = true;
         }

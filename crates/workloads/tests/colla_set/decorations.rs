@@ -235,7 +235,7 @@ fn a_decoration_that_is_changed_is_another_revision_to_bring_pods_to() {
     assert!(first != bad.target && bad.target != good.target && first != good.target);
     assert!(good.leads_to(&good.target) && !good.leads_to(&bad.target));
     let to =
-        |plan: &Plan| plan.wishes[0].intent.as_ref().unwrap().operation.annotations["hitless.dev/revision"].to.clone();
+        |plan: &Plan| plan.desired[0].intent.as_ref().unwrap().operation.annotations["hitless.dev/revision"].to.clone();
     assert_eq!((to(&bad), to(&good)), (Some(bad.target), Some(good.target)));
 }
 

@@ -143,7 +143,7 @@ fn one_that_is_deleted_and_made_again_costs_no_pod() {
             kind == "ControllerRevision" && object["metadata"]["ownerReferences"][0]["kind"] == "PodDecoration"
         });
         let makes_pods = plan.writes.iter().any(|write| write.verb == "create-pod");
-        assert!(is_known || (plan.wishes.is_empty() && !makes_pods), "{plan:?}");
+        assert!(is_known || (plan.desired.is_empty() && !makes_pods), "{plan:?}");
         assert!(!matches!(plan.stage, Stage::Refused(_)), "{plan:?}");
         // The revision is the last that comes.
         let others = plan.writes.iter().filter(|write| !write.on.name.starts_with("log"));

@@ -30,7 +30,7 @@ enum Event {
     /// The template changes, in place or not.
     Image(u8),
     Command(u8),
-    /// Agents carry out what a controller wishes.
+    /// Agents carry out what a controller wants.
     Operate(usize),
     /// Another number of pods is wanted.
     Replicas(i64),

@@ -43,7 +43,7 @@ fn deleted(plan: &Plan) -> Vec<&str> {
 }
 
 fn removals(plan: &Plan) -> Vec<Removal> {
-    plan.wishes.iter().filter_map(|wish| wish.removal).collect()
+    plan.desired.iter().filter_map(|wanted| wanted.removal).collect()
 }
 
 #[test]
@@ -55,9 +55,9 @@ fn a_plan_deletes_no_pod_that_is_not_ready_before_the_rules_were_asked() {
     assert_eq!(deleted(&plan), [""; 0], "nobody was asked");
     assert_eq!(removals(&plan), [Removal::Anew { room: 1 }; 5]);
     // One is let go. The others wait until that one is there again and Ready.
-    cluster.removable.insert(plan.wishes[2].pod.uid.clone());
+    cluster.removable.insert(plan.desired[2].pod.uid.clone());
     let plan = next(&cluster);
-    assert_eq!(deleted(&plan), [plan.wishes[2].pod.name.as_str()]);
+    assert_eq!(deleted(&plan), [plan.desired[2].pod.name.as_str()]);
     let mut seen = Seen::of(&cluster);
     carry_out_plan(&mut cluster, &mut seen, &plan, usize::MAX);
     let room = |cluster: &Cluster| removals(&next(cluster)).first().copied();
@@ -80,7 +80,7 @@ fn what_is_reserved_and_serves_again_leaves_service_first() {
     cluster.removable = cluster.uids().into_iter().collect();
     probes(&mut cluster, &all, true);
     let plan = next(&cluster);
-    assert_eq!((deleted(&plan).len(), removals(&plan).len(), plan.wishes.len()), (0, 0, 5));
+    assert_eq!((deleted(&plan).len(), removals(&plan).len(), plan.desired.len()), (0, 0, 5));
 }
 
 #[test]
@@ -113,5 +113,5 @@ fn pods_of_a_colla_set_that_is_being_deleted_go_at_once_if_they_serve_nobody() {
     probes(&mut cluster, &all[..2], false);
     cluster.delete_set();
     let plan = next(&cluster);
-    assert_eq!((deleted(&plan).len(), plan.wishes.len()), (2, 1), "its owner misses none of them");
+    assert_eq!((deleted(&plan).len(), plan.desired.len()), (2, 1), "its owner misses none of them");
 }

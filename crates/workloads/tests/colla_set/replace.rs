@@ -34,7 +34,7 @@ fn a_labelled_pod_leaves_once_another_one_serves() {
     assert!(context(&cluster).iter().any(|(id, data)| *id == 3 && data["ReplaceOriginPodID"].is_string()));
     let plan = next(&cluster);
     assert_eq!(operations(&plan), [GrantOp::Drain]);
-    assert_eq!(plan.wishes[0].pod.name, before[0]);
+    assert_eq!(plan.desired[0].pod.name, before[0]);
     settle(&mut cluster, true);
     assert!(!names(&cluster).contains(&before[0]) && names(&cluster).contains(&new));
     assert_eq!(cluster.own_pods().len(), 3);
@@ -90,7 +90,7 @@ fn under_a_pause_no_pair_is_begun_and_one_that_has_begun_ends() {
         pause(&mut cluster, Some("true"));
         let plan = next(&cluster);
         assert_eq!(operations(&plan), [GrantOp::Drain]);
-        assert!(plan.wishes[0].ends, "the new pod serves, so the old one leaves");
+        assert!(plan.desired[0].ends, "the new pod serves, so the old one leaves");
     }
 }
 

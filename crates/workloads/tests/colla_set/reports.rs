@@ -60,11 +60,13 @@ fn delays_go_with_the_operations_that_they_are_meant_for() {
     let mut cluster = running(2, &delays);
     image(&mut cluster, "web:v2");
     settle(&mut cluster, false);
-    assert!(next(&cluster).wishes.iter().all(|wish| wish.delay_seconds == 7) && !next(&cluster).wishes.is_empty());
+    assert!(
+        next(&cluster).desired.iter().all(|wanted| wanted.delay_seconds == 7) && !next(&cluster).desired.is_empty()
+    );
     settle(&mut cluster, true);
     cluster.change(|spec| spec["replicas"] = json!(1));
     settle(&mut cluster, false);
-    let delays: Vec<u32> = next(&cluster).wishes.iter().map(|wish| wish.delay_seconds).collect();
+    let delays: Vec<u32> = next(&cluster).desired.iter().map(|wanted| wanted.delay_seconds).collect();
     assert_eq!(delays, [9]);
 }
 
@@ -73,12 +75,12 @@ fn images_of_pods_that_are_made_anew_are_fetched_before_anybody_leaves() {
     let mut cluster = running(1, &json!({"updateStrategy": {"podUpgradePolicy": "ReCreate"}}));
     image(&mut cluster, "web:v2");
     settle(&mut cluster, false);
-    let operation = next(&cluster).wishes[0].intent.as_ref().unwrap().operation.clone();
+    let operation = next(&cluster).desired[0].intent.as_ref().unwrap().operation.clone();
     assert_eq!((operation.fetch["web"].to.as_str(), operation.containers.len()), ("web:v2", 0));
     settle(&mut cluster, true);
     cluster.change(|spec| spec["replicas"] = json!(0));
     settle(&mut cluster, false);
-    assert!(next(&cluster).wishes[0].intent.as_ref().unwrap().operation.fetch.is_empty(), "for nothing else");
+    assert!(next(&cluster).desired[0].intent.as_ref().unwrap().operation.fetch.is_empty(), "for nothing else");
 }
 
 #[test]

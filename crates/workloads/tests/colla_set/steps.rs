@@ -23,7 +23,7 @@ pub(crate) fn next(cluster: &Cluster) -> Plan {
 }
 
 pub(crate) fn operations(plan: &Plan) -> Vec<GrantOp> {
-    plan.wishes.iter().filter_map(|wish| Some(wish.intent.as_ref().ok()?.operation.op.clone())).collect()
+    plan.desired.iter().filter_map(|wanted| Some(wanted.intent.as_ref().ok()?.operation.op.clone())).collect()
 }
 
 pub(crate) fn context(cluster: &Cluster) -> Vec<(i64, Value)> {

@@ -18,7 +18,11 @@ fn operations(world: &mut World) -> Vec<Operation> {
     for _ in 0..10 {
         let plan = world.plan(&BTreeSet::new());
         if plan.writes.is_empty() {
-            return plan.wishes.iter().map(|wish| Operation::clone(&wish.intent.as_ref().unwrap().operation)).collect();
+            return plan
+                .desired
+                .iter()
+                .map(|wanted| Operation::clone(&wanted.intent.as_ref().unwrap().operation))
+                .collect();
         }
         let _ = world.step();
     }

@@ -28,7 +28,7 @@ fn annotate(world: &mut World, annotations: &Value) {
 
 /// Until the live ReplicaSet has the template: pods go next.
 fn prepare(world: &mut World) {
-    while world.plan(&BTreeSet::new()).wishes.is_empty() {
+    while world.plan(&BTreeSet::new()).desired.is_empty() {
         assert!(world.step());
     }
 }
@@ -61,9 +61,9 @@ fn a_new_checksum_restarts_the_same_pods_and_so_do_another_one_and_none() {
     for annotations in [checksum(1), checksum(2), json!({"checksum/config": null}), checksum(1)] {
         annotate(&mut world, &annotations);
         prepare(&mut world);
-        let wishes = world.plan(&BTreeSet::new()).wishes;
-        assert_eq!(wishes.len(), 3, "{annotations}");
-        assert!(wishes.iter().all(|wish| wish.intent.as_ref().unwrap().operation.op == GrantOp::Restart));
+        let desired = world.plan(&BTreeSet::new()).desired;
+        assert_eq!(desired.len(), 3, "{annotations}");
+        assert!(desired.iter().all(|wanted| wanted.intent.as_ref().unwrap().operation.op == GrantOp::Restart));
         world.settle();
         assert_all_run_the_template(&world);
         assert_eq!(uids(&world), before);
@@ -89,7 +89,7 @@ fn a_pod_that_is_made_in_mid_rollout_is_known_by_its_mark_in_the_next_one() {
         prepare(&mut world);
         world.scale(3);
         let _ = (world.deployment_controller(), world.replica_set_controller());
-        assert_eq!(world.plan(&BTreeSet::new()).wishes.len(), 1, "the new ones are as they should be");
+        assert_eq!(world.plan(&BTreeSet::new()).desired.len(), 1, "the new ones are as they should be");
         // Before it ends: the first one is as before, the others as the change that was overtaken.
         annotate(&mut world, &checksum(2));
         world.settle();
@@ -108,7 +108,7 @@ fn what_a_version_before_this_one_left_in_mid_rollout_is_restarted() {
     let live = world.sets.values_mut().find(|set| set["spec"]["replicas"] != 0).unwrap();
     live["metadata"]["labels"]["hitless.dev/live"] = json!("true");
     live["spec"]["template"]["metadata"]["annotations"]["hitless.dev/mixed"] = json!("1");
-    assert_eq!(world.plan(&BTreeSet::new()).wishes.len(), 2);
+    assert_eq!(world.plan(&BTreeSet::new()).desired.len(), 2);
     assert!(world.step(), "the first pod");
     annotate(&mut world, &checksum(1));
     world.settle();

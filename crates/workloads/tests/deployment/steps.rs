@@ -13,7 +13,7 @@ pub(crate) fn verbs_until_idle(world: &mut World) -> Vec<&'static str> {
     for _ in 0..100 {
         let plan = world.plan(&BTreeSet::new());
         let verb = plan.writes.first().map(|write| write.verb);
-        if let Some(verb) = verb.or(if plan.wishes.is_empty() { None } else { Some("operate") }) {
+        if let Some(verb) = verb.or(if plan.desired.is_empty() { None } else { Some("operate") }) {
             verbs.push(verb);
         }
         let acted = [world.step(), world.deployment_controller(), world.replica_set_controller()];
@@ -103,8 +103,8 @@ fn a_rollout_restart_restarts_every_pod_once_under_another_name() {
     });
     let _ = (world.step(), world.step());
     let plan = world.plan(&BTreeSet::new());
-    assert_eq!(plan.wishes.len(), 2);
-    assert!(plan.wishes.iter().all(|wish| wish.intent.as_ref().unwrap().operation.op == GrantOp::Restart));
+    assert_eq!(plan.desired.len(), 2);
+    assert!(plan.desired.iter().all(|wanted| wanted.intent.as_ref().unwrap().operation.op == GrantOp::Restart));
     world.settle();
     assert_eq!(world.images(), BTreeSet::from([format!("{}@sha256:1234", image(1))]));
     world.set_image(2);
@@ -186,14 +186,14 @@ fn images_that_admission_has_rewritten_are_those_of_the_template() {
         deployment["spec"]["template"]["metadata"]["annotations"] = restarted;
     });
     let _ = (world.step(), world.step());
-    let wishes = world.plan(&BTreeSet::new()).wishes;
+    let desired = world.plan(&BTreeSet::new()).desired;
     let changes: Vec<_> =
-        wishes.iter().map(|wish| &wish.intent.as_ref().unwrap().operation.containers["echo"].to).collect();
+        desired.iter().map(|wanted| &wanted.intent.as_ref().unwrap().operation.containers["echo"].to).collect();
     assert_eq!(changes, [&format!("{mirror}@sha256:1234"); 2], "the same image is started again");
     world.set_image(2);
     let _ = (world.step(), world.step());
-    let wishes = world.plan(&BTreeSet::new()).wishes;
-    assert_eq!(wishes[0].intent.as_ref().unwrap().operation.containers["echo"].to, image(2));
+    let desired = world.plan(&BTreeSet::new()).desired;
+    assert_eq!(desired[0].intent.as_ref().unwrap().operation.containers["echo"].to, image(2));
 }
 
 #[test]

@@ -77,13 +77,13 @@ impl World {
         self.with(&BTreeSet::new(), |_, deployment, _| deployment.pause())
     }
 
-    /// What is written when the pod echo-1 could not be brought to the version that is wished now.
+    /// What is written when the pod echo-1 could not be brought to the version that is wanted now.
     pub(crate) fn halt(&self) -> Option<Write> {
         let why = BadVersion { pod: "echo-1", reason: "ErrImagePull", message: "not found" };
         self.with(&BTreeSet::new(), |kind, deployment, world| kind.halt(deployment, world, why))
     }
 
-    /// What is written so that the version that is wished now goes natively.
+    /// What is written so that the version that is wanted now goes natively.
     pub(crate) fn natively(&self, why: &str) -> Option<Write> {
         self.with(&BTreeSet::new(), |kind, deployment, _| kind.natively(deployment, why))
     }
@@ -93,7 +93,7 @@ impl World {
         self.with(&BTreeSet::new(), |kind, deployment, world| kind.retry(deployment, world))
     }
 
-    /// Whether the version that is wished now was complete before.
+    /// Whether the version that is wanted now was complete before.
     pub(crate) fn is_way_back(&self) -> bool {
         self.with(&BTreeSet::new(), |kind, deployment, world| kind.way_back(deployment, world)).is_some()
     }
@@ -257,7 +257,11 @@ impl World {
         }
         // What the round does (`hitless_rollout::round`).
         self.pause().is_none()
-            && plan.wishes.iter().find_map(|wish| wish.intent.as_ref().ok()).is_some_and(|intent| self.operate(intent))
+            && plan
+                .desired
+                .iter()
+                .find_map(|wanted| wanted.intent.as_ref().ok())
+                .is_some_and(|intent| self.operate(intent))
     }
 
     /// Everybody acts until nobody has anything to do.

@@ -99,7 +99,7 @@ fn a_pod_below_the_partition_goes_back_to_the_annotations_of_the_current_revisio
     scene.pods[0]["metadata"]["labels"]["controller-revision-hash"] = json!("new");
     scene.pods[0]["metadata"]["creationTimestamp"] = json!("2026-01-02T00:00:01Z");
     assert_eq!(scene.due(), ["web-0"]);
-    let back = scene.plan().wishes.remove(0).intent.unwrap().operation;
+    let back = scene.plan().desired.remove(0).intent.unwrap().operation;
     let of_old = Template::new(scene.revisions[0]["data"]["spec"]["template"].clone());
     assert_eq!(back.annotations["hitless.dev/revision"].to.as_deref(), Some(of_old.revision()));
 }

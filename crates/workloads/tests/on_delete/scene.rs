@@ -104,14 +104,14 @@ impl Scene {
 
     /// Names of the pods that may go now.
     pub(crate) fn due(&self) -> Vec<String> {
-        self.plan().wishes.into_iter().filter(|wish| wish.intent.is_ok()).map(|wish| wish.pod.name).collect()
+        self.plan().desired.into_iter().filter(|wanted| wanted.intent.is_ok()).map(|wanted| wanted.pod.name).collect()
     }
 
     /// What an agent and the native controller make of the pod's operation.
     pub(crate) fn operate(&mut self, name: &str) {
         let plan = self.plan();
-        let wish = plan.wishes.into_iter().find(|wish| wish.pod.name == name).unwrap();
-        let operation = wish.intent.unwrap().operation;
+        let wanted = plan.desired.into_iter().find(|wanted| wanted.pod.name == name).unwrap();
+        let operation = wanted.intent.unwrap().operation;
         let pod = self.pods.iter_mut().find(|pod| pod["metadata"]["name"] == name).unwrap();
         pod["spec"]["containers"][0]["image"] = json!(operation.containers["web"].to);
         for (label, change) in &operation.labels {

@@ -10,7 +10,7 @@ use crate::scene::{BAD, Scene, pod, revision, template};
 fn the_last_ordinal_goes_first_and_the_others_say_whose_turn_it_is() {
     let mut scene = Scene::stateful_set(&json!({"type": "RollingUpdate"}));
     assert_eq!((scene.plan().stage, scene.due()), (Stage::Rolling, vec!["web-2".to_owned()]));
-    let waits = scene.plan().wishes.into_iter().find(|wish| wish.pod.name == "web-0").unwrap();
+    let waits = scene.plan().desired.into_iter().find(|wanted| wanted.pod.name == "web-0").unwrap();
     assert!(matches!(waits.intent, Err(Obstacle::NotItsTurn { first, .. }) if first == "web-2"));
     scene.operate("web-2");
     assert_eq!(scene.due(), ["web-1"]);
@@ -62,7 +62,7 @@ fn a_pod_below_the_partition_that_came_up_new_is_brought_back_to_the_current_rev
     let before_undo = scene.due();
     scene.revisions[0]["revision"] = json!(3);
     assert_eq!((before_undo, scene.due()), (vec!["web-0".to_owned()], vec!["web-0".to_owned()]));
-    let back = scene.plan().wishes.remove(0).intent.unwrap().operation;
+    let back = scene.plan().desired.remove(0).intent.unwrap().operation;
     assert_eq!(back.containers["web"].to, "web:v1");
     assert_eq!(back.labels["controller-revision-hash"].to.as_deref(), Some("old"));
     scene.operate("web-0");
@@ -134,7 +134,7 @@ fn before_the_native_controller_has_made_the_revision_nobody_goes() {
     let mut scene = Scene::stateful_set(&json!({"type": "RollingUpdate"}));
     scene.workload["metadata"]["generation"] = json!(3);
     let plan = scene.plan();
-    assert_eq!((plan.stage, plan.wishes.len(), plan.behind.len()), (Stage::Rolling, 0, 3));
+    assert_eq!((plan.stage, plan.desired.len(), plan.behind.len()), (Stage::Rolling, 0, 3));
 }
 
 #[test]
@@ -293,8 +293,8 @@ fn a_version_that_goes_natively_first_makes_those_pods_anew_for_which_the_statef
     let plan = scene.plan();
     let Stage::SteppingAside(because) = &plan.stage else { panic!("{:?}", plan.stage) };
     assert_eq!(because.text, "pod web-2 does not start");
-    let wishes: Vec<_> = plan.wishes.iter().map(|wish| (wish.pod.name.as_str(), wish.removal)).collect();
-    assert_eq!(wishes, [("web-2", Some(Removal::Anew { room: 1 }))]);
+    let desired: Vec<_> = plan.desired.iter().map(|wanted| (wanted.pod.name.as_str(), wanted.removal)).collect();
+    assert_eq!(desired, [("web-2", Some(Removal::Anew { room: 1 }))]);
     assert_eq!(plan.writes, [], "the rules are asked, and the strategy stays");
     scene.removable.insert("web-2".to_owned());
     let writes = scene.plan().writes;
@@ -324,8 +324,8 @@ fn a_pod_that_does_not_start_again_at_its_target_is_made_anew_if_it_was_operated
     };
     operated(&mut scene, json!({"hitless.dev/revision": "some"}));
     let plan = scene.plan();
-    let wishes: Vec<_> = plan.wishes.iter().map(|wish| (wish.pod.name.as_str(), wish.removal)).collect();
-    assert_eq!(wishes, [("web-1", Some(Removal::Anew { room: 1 }))]);
+    let desired: Vec<_> = plan.desired.iter().map(|wanted| (wanted.pod.name.as_str(), wanted.removal)).collect();
+    assert_eq!(desired, [("web-1", Some(Removal::Anew { room: 1 }))]);
     operated(&mut scene, json!({}));
     assert_eq!(scene.write(), "put-strategy-back", "a new pod of a version that does not start stays");
 }
@@ -336,5 +336,5 @@ fn a_daemon_set_goes_natively_at_once_because_its_controller_waits_for_no_pod() 
     dead(&mut scene, "web-a");
     let mark = scene.with(|_, root| scene.kind().natively(root, "pod web-a does not start")).unwrap();
     scene.workload = carry_out(&mark, Some(&scene.workload), "2", "").unwrap().unwrap();
-    assert_eq!((scene.plan().wishes.len(), scene.write()), (0, "put-strategy-back"));
+    assert_eq!((scene.plan().desired.len(), scene.write()), (0, "put-strategy-back"));
 }

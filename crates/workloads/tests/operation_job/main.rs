@@ -1,4 +1,4 @@
-//! OperationJobs: what they wish, what they report, and that nothing is done twice.
+//! OperationJobs: what they want, what they report, and that nothing is done twice.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use hitless_workloads::requests::operation_job::{OPERATION_JOB, OperationJobs};
-use hitless_workloads::{Fates, Request, RequestKind};
+use hitless_workloads::{OperationFailures, Request, RequestKind};
 use serde_json::json;
 
 use crate::shop::{JOB, Shop, targets};
@@ -22,7 +22,7 @@ fn a_pod_of_a_colla_set_is_labelled_and_followed_until_another_one_serves_in_its
     shop.settle();
     assert_eq!(shop.pods["a"]["metadata"]["labels"][label], JOB);
     assert_eq!(shop.progress(), ["Processing", "Failed:NotOfCollaSet"]);
-    assert!(shop.wished().is_empty(), "nothing is restarted");
+    assert!(shop.wanted().is_empty(), "nothing is restarted");
     // The CollaSet has made another one.
     shop.add_pod("new", "2026-01-01T00:00:20Z");
     let new = shop.pods.get_mut("new").unwrap();
@@ -53,7 +53,7 @@ fn replacing() -> Shop {
     shop
 }
 
-/// A label is a wish. Nothing has been done for it yet.
+/// A label is a request. Nothing has been done for it yet.
 #[test]
 fn at_the_deadline_a_pod_that_still_serves_is_taken_back_and_the_job_ends() {
     let mut shop = replacing();
@@ -85,7 +85,7 @@ fn a_deleted_job_takes_its_label_back_and_nobody_elses() {
     for (pod, value) in [("a", JOB), ("b", "true")] {
         shop.pods.get_mut(pod).unwrap()["metadata"]["labels"][label] = value.into();
     }
-    let writes = |shop: &Shop| shop.with(|scene| OperationJobs.report(scene, &Fates::default()).writes);
+    let writes = |shop: &Shop| shop.with(|scene| OperationJobs.report(scene, &OperationFailures::default()).writes);
     shop.objects.clear();
     let cancelled = writes(&shop);
     assert_eq!(cancelled.iter().map(|write| write.on.name.as_str()).collect::<Vec<_>>(), ["a"]);

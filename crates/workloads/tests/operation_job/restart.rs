@@ -1,7 +1,7 @@
 //! Jobs that restart: each target once, in time, and with a reason where it fails.
 
 use hitless_workloads::requests::operation_job::{OPERATION_JOB, OperationJobs};
-use hitless_workloads::{Fate, RequestKind, registry};
+use hitless_workloads::{OperationFailure, RequestKind, registry};
 use serde_json::{Value, json};
 
 use crate::shop::{JOB, Shop, job, targets};
@@ -11,10 +11,10 @@ fn each_target_is_restarted_once_and_the_job_ends_and_is_deleted_in_time() {
     let mut shop = Shop::new(&json!({"targets": targets(&["a", "b"])}));
     shop.settle();
     assert_eq!(shop.progress(), ["Pending", "Pending"]);
-    assert_eq!(shop.wished(), ["a", "b"], "and not c");
-    let wish = &shop.wishes()[0];
-    assert_eq!(wish.asked_by.as_ref().unwrap().name, "again");
-    let operation = &wish.intent.as_ref().unwrap().operation;
+    assert_eq!(shop.wanted(), ["a", "b"], "and not c");
+    let wanted = &shop.desired()[0];
+    assert_eq!(wanted.asked_by.as_ref().unwrap().name, "again");
+    let operation = &wanted.intent.as_ref().unwrap().operation;
     assert_eq!(operation.containers.len(), 2, "all containers");
     assert_eq!(operation.annotations["hitless.dev/restarted"].to.as_deref(), Some(JOB));
     shop.begin("a");
@@ -24,12 +24,12 @@ fn each_target_is_restarted_once_and_the_job_ends_and_is_deleted_in_time() {
         (vec!["Processing".into(), "Pending".into()], json!("Processing"))
     );
     shop.end("a");
-    assert_eq!(shop.wished(), ["b"], "also before the job says so");
+    assert_eq!(shop.wanted(), ["b"], "also before the job says so");
     shop.settle();
     assert_eq!(shop.progress(), ["Succeeded", "Pending"]);
     // Somebody restarts it again, for another reason: the job has recorded it, and has no more to do with it.
     shop.pods.get_mut("a").unwrap()["metadata"]["annotations"]["hitless.dev/restarted"] = "other".into();
-    assert_eq!(shop.wished(), ["b"]);
+    assert_eq!(shop.wanted(), ["b"]);
     shop.begin("b");
     shop.end("b");
     let reports = shop.settle();
@@ -70,16 +70,16 @@ fn only_named_containers_and_only_the_first_targets() {
     let mut shop = Shop::new(&json!({"targets": two, "partition": 2, "operationDelaySeconds": 7}));
     shop.settle();
     assert_eq!(shop.progress(), ["Pending", "Failed:ContainerNotFound", "Pending"]);
-    let wishes = shop.wishes();
-    assert_eq!(wishes.len(), 1, "c is not among the first two");
-    assert_eq!(wishes[0].delay_seconds, 7);
-    assert_eq!(wishes[0].intent.as_ref().unwrap().operation.containers.keys().collect::<Vec<_>>(), ["side"]);
+    let desired = shop.desired();
+    assert_eq!(desired.len(), 1, "c is not among the first two");
+    assert_eq!(desired[0].delay_seconds, 7);
+    assert_eq!(desired[0].intent.as_ref().unwrap().operation.containers.keys().collect::<Vec<_>>(), ["side"]);
     shop.begin("a");
     shop.end("a");
     shop.settle();
     assert_eq!(shop.status()["progress"], "Processing", "c waits for the partition to grow");
     shop.objects.get_mut("again").unwrap()["spec"]["partition"] = json!(3);
-    assert_eq!(shop.wished(), ["c"]);
+    assert_eq!(shop.wanted(), ["c"]);
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn a_pod_that_is_not_there_fails_and_one_that_was_made_later_is_fresh() {
     assert_eq!(shop.progress(), ["Pending", "Failed:PodNotFound"]);
     assert!(reports.notes.iter().any(|note| note.text.contains("pod gone")), "{:?}", reports.notes);
     shop.add_pod("a", "2026-01-01T00:00:07Z");
-    assert!(shop.wished().is_empty(), "its containers have just been started");
+    assert!(shop.wanted().is_empty(), "its containers have just been started");
     shop.settle();
     assert_eq!(shop.progress(), ["Succeeded", "Failed:PodNotFound"]);
     assert_eq!(shop.status()["progress"], "Failed");
@@ -112,7 +112,7 @@ fn after_the_deadline_nothing_is_begun_and_what_is_under_way_ends() {
     shop.begin("a");
     shop.settle();
     shop.pass(100);
-    assert_eq!(shop.wished(), ["a"], "it has been ordered already");
+    assert_eq!(shop.wanted(), ["a"], "it has been ordered already");
     assert!(shop.wants("a", JOB));
     shop.settle();
     assert_eq!(shop.progress(), ["Processing", "Failed:DeadlineExceeded"]);
@@ -132,33 +132,33 @@ fn deleting_the_job_cancels_what_has_not_begun() {
     shop.end("b");
     let removed = shop.objects.remove("again").unwrap();
     assert!(!shop.wants("a", JOB) && shop.wants("b", JOB), "b's containers are being replaced");
-    assert!(shop.wished().is_empty());
+    assert!(shop.wanted().is_empty());
     shop.unreadable.insert(OPERATION_JOB.group_kind);
     assert!(shop.wants("a", JOB), "whether it is gone is not known");
     // A finalizer of somebody else's keeps it: it counts as gone all the same.
     shop.unreadable.clear();
     shop.objects.insert("again".to_owned(), removed);
     shop.objects.get_mut("again").unwrap()["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
-    assert!(!shop.wants("a", JOB) && shop.wished().is_empty());
+    assert!(!shop.wants("a", JOB) && shop.wanted().is_empty());
 }
 
 #[test]
 fn pods_that_can_not_be_operated_and_operations_that_fail_say_why() {
     let mut shop = Shop::new(&json!({"targets": targets(&["a", "b"])}));
     let (a, b) = (shop.uid("a"), shop.uid("b"));
-    let fate = |reason: &str| Fate { reason: reason.to_owned(), text: "words".to_owned() };
-    shop.fates.never.insert(a, fate("HostNetwork"));
+    let failure = |reason: &str| OperationFailure { reason: reason.to_owned(), text: "words".to_owned() };
+    shop.failures.never.insert(a, failure("HostNetwork"));
     shop.settle();
     assert_eq!(shop.progress(), ["Failed:HostNetwork", "Pending"]);
-    assert_eq!(shop.wished(), ["b"]);
+    assert_eq!(shop.wanted(), ["b"]);
     shop.begin("b");
     shop.settle();
-    shop.fates.failed.insert((b, JOB.to_owned()), fate("NotReadyInTime"));
+    shop.failures.failed.insert((b, JOB.to_owned()), failure("NotReadyInTime"));
     shop.granted.clear();
     let reports = shop.settle();
     assert_eq!(shop.progress(), ["Failed:HostNetwork", "Failed:NotReadyInTime"]);
     assert_eq!(shop.status()["progress"], "Failed");
-    assert!(shop.wished().is_empty() && reports.writes.is_empty(), "it is not tried again");
+    assert!(shop.wanted().is_empty() && reports.writes.is_empty(), "it is not tried again");
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn what_makes_no_sense_fails_with_a_reason_and_touches_nothing() {
             reports.notes.iter().any(|note| note.reason == "OperationFailed"),
             "as long as the job is there: {reason}"
         );
-        assert!(shop.wished().is_empty(), "{reason}");
+        assert!(shop.wanted().is_empty(), "{reason}");
         let body = registry::read(shop.objects["again"].clone()).unwrap().unwrap();
         let invalid = body.operation_job().unwrap().invalid.clone().unwrap();
         assert_eq!((invalid.reason(), &shop.status()["progress"]), (reason, &json!("Failed")));
@@ -194,5 +194,5 @@ fn a_companion_pod_is_never_restarted() {
     shop.pods.get_mut("a").unwrap()["metadata"]["labels"][hitless_api::names::labels::COMPANION] = "v".into();
     shop.settle();
     assert_eq!(shop.progress(), ["Failed:CompanionPod"]);
-    assert!(shop.wished().is_empty());
+    assert!(shop.wanted().is_empty());
 }

@@ -7,7 +7,7 @@ use hitless_api::pod::PodView;
 use hitless_api::{Grant, GroupKind};
 use hitless_workloads::requests::operation_job::OperationJobs;
 use hitless_workloads::requests::restart::Restarts;
-use hitless_workloads::{Fates, PodWish, Reports, RequestContext, RequestKind, World, registry};
+use hitless_workloads::{DesiredOperation, OperationFailures, Reports, RequestContext, RequestKind, World, registry};
 use hitless_world::carry_out;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
@@ -22,7 +22,7 @@ pub(crate) struct Shop {
     pub(crate) pods: BTreeMap<String, Value>,
     /// Tokens of restarts that are under way, by uid of the pod.
     pub(crate) granted: BTreeMap<String, String>,
-    pub(crate) fates: Fates,
+    pub(crate) failures: OperationFailures,
     pub(crate) unreadable: BTreeSet<GroupKind>,
     pub(crate) left: BTreeSet<GroupKind>,
     version: u32,
@@ -50,7 +50,7 @@ impl Shop {
             objects: BTreeMap::new(),
             pods: BTreeMap::new(),
             granted: BTreeMap::new(),
-            fates: Fates::default(),
+            failures: OperationFailures::default(),
             unreadable: BTreeSet::new(),
             left: BTreeSet::new(),
             version: 100,
@@ -93,18 +93,18 @@ impl Shop {
         look(&context.without(&self.unreadable, &self.left))
     }
 
-    pub(crate) fn wishes(&self) -> Vec<PodWish> {
-        self.with(|context| OperationJobs.wishes(context))
+    pub(crate) fn desired(&self) -> Vec<DesiredOperation> {
+        self.with(|context| OperationJobs.desired(context))
     }
 
-    pub(crate) fn wished(&self) -> Vec<String> {
-        self.wishes().into_iter().map(|wish| wish.pod.name).collect()
+    pub(crate) fn wanted(&self) -> Vec<String> {
+        self.desired().into_iter().map(|wanted| wanted.pod.name).collect()
     }
 
     /// The controller's turn, until nothing is left to write.
     pub(crate) fn settle(&mut self) -> Reports {
         for _ in 0..9 {
-            let reports = self.with(|context| OperationJobs.report(context, &self.fates));
+            let reports = self.with(|context| OperationJobs.report(context, &self.failures));
             if reports.writes.is_empty() {
                 return reports;
             }

@@ -18,7 +18,7 @@ pub fn readiness_probe(port: &str) -> Value {
 #[must_use]
 pub fn manifest(shape: &Shape) -> Value {
     let mut annotations = json!({});
-    if let Some(update) = shape.update {
+    if let Some(update) = shape.update.filter(|_| !shape.by_namespace) {
         annotations["hitless.dev/update"] = json!(update);
     }
     let container = json!({

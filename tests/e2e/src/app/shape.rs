@@ -57,6 +57,8 @@ pub struct Shape {
     pub version: &'static str,
     /// Annotation `hitless.dev/update`, if any.
     pub update: Option<&'static str>,
+    /// The namespace says the same by its label, and the workload nothing; the pods get the readiness gate by that.
+    pub by_namespace: bool,
     /// Annotation `hitless.dev/mode` of the pods, if any. Most tests look at pods that are out of service.
     pub mode: Option<&'static str>,
     /// Whether the pods get the readiness gate (label on the namespace).
@@ -74,6 +76,7 @@ impl Default for Shape {
             repository: "echo".to_owned(),
             version: "v1",
             update: Some("in-place"),
+            by_namespace: false,
             mode: Some("Leave"),
             gate: true,
             patch: Value::Null,

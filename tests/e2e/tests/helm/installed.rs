@@ -1,16 +1,17 @@
 //! An installation by each version of Helm, on the cluster.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use hitless_e2e::app::{PATIENCE, Shape, condition, readiness_probe};
 use hitless_e2e::helm::{RELEASE, chart};
 use hitless_e2e::stack::echo_image;
 use hitless_e2e::traffic::Rate;
 use hitless_e2e::watch::States;
 use hitless_e2e::{App, Helm, Kubectl, Stack, Traffic};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// One after the other: there is one installation. Helm 3 takes over what kubectl has installed, Helm 4 installs anew, in another namespace.
 #[test]
@@ -60,13 +61,21 @@ fn installed(stack: &Stack, helm: &Helm, system: &Kubectl, values: &str) -> anyh
     stack.wait_gate()
 }
 
-/// An application that loses nothing natively either: after an uninstall its rollout goes on natively.
+/// An application that loses nothing natively either: after an uninstall its rollout goes on natively. It opts in by its namespace's label.
 fn graceful(stack: &Stack, helm: &Helm) -> anyhow::Result<App> {
     let container = json!({"name": "web", "image": echo_image("v1"), "readinessProbe": readiness_probe("http"),
         "ports": [{"containerPort": 8080, "name": "http"}], "env": [{"name": "MODE", "value": "graceful"}],
         "lifecycle": {"preStop": {"sleep": {"seconds": 2}}}});
     let patch = json!({"spec": {"template": {"spec": {"containers": [container]}}}});
-    App::start(&stack.cluster, &format!("t-{}", helm.name()), &Shape { replicas: 2, patch, ..Shape::default() })
+    let namespace = format!("t-{}", helm.name());
+    stack.wait_opt_in(&Kubectl::new(Arc::clone(&stack.cluster), &namespace))?;
+    let app =
+        App::start(&stack.cluster, &namespace, &Shape { replicas: 2, by_namespace: true, patch, ..Shape::default() })?;
+    let deployment = app.kubectl.get(&["deployment", "web"])?;
+    ensure!(deployment["metadata"]["annotations"]["hitless.dev/update"] == "in-place", "{}", deployment["metadata"]);
+    let gates = app.kubectl.list(&["pods", "-l", "app=web"])?;
+    ensure!(gates.iter().all(|pod| pod["spec"]["readinessGates"].is_array()), "a pod has no readiness gate");
+    Ok(app)
 }
 
 fn used(stack: &Stack, helm: &Helm, system: &Kubectl, values: &str) -> anyhow::Result<()> {
@@ -99,6 +108,7 @@ fn used(stack: &Stack, helm: &Helm, system: &Kubectl, values: &str) -> anyhow::R
         begin.elapsed().as_secs_f64()
     );
 
+    let others = others(helm, system)?;
     let mut pods = app.pods.follow();
     app.set_version("v3")?;
     wait_out(&mut pods)?;
@@ -115,19 +125,43 @@ fn used(stack: &Stack, helm: &Helm, system: &Kubectl, values: &str) -> anyhow::R
         report.fresh.failed + report.keepalive.failed
     );
     ensure!(report.fresh.failed == 0 && report.keepalive.failed == 0, "requests failed: {report:?}");
-    left(system, &app)
+    left(system, &app, &others)
+}
+
+const KINDS: &str = "deployments,daemonsets,serviceaccounts,clusterroles,clusterrolebindings,roles,rolebindings,priorityclasses,\
+                     mutatingadmissionpolicies,validatingadmissionpolicies,flowschemas,prioritylevelconfigurations";
+
+/// Objects of hitless, as `kind.group/name`.
+fn ours(system: &Kubectl) -> anyhow::Result<BTreeSet<String>> {
+    let names = system.run(&["get", KINDS, "-o", "name"])?;
+    Ok(names.lines().filter(|name| name.contains("hitless")).map(str::to_owned).collect())
+}
+
+/// Those that the release does not have: another test has installed a component beside it.
+fn others(helm: &Helm, system: &Kubectl) -> anyhow::Result<BTreeSet<String>> {
+    let manifest = helm.run(system, &["get", "manifest", RELEASE])?;
+    let objects: Vec<Value> = serde_saphyr::from_multiple(&manifest).context("no YAML")?;
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let released: BTreeSet<(String, String)> = objects
+        .iter()
+        .map(|object| (text(&object["kind"]).to_lowercase(), text(&object["metadata"]["name"])))
+        .collect();
+    let key = |name: &str| {
+        let (kind, name) = name.split_once('/').unwrap_or_default();
+        (kind.split('.').next().unwrap_or_default().to_owned(), name.to_owned())
+    };
+    let others: BTreeSet<String> = ours(system)?.into_iter().filter(|name| !released.contains(&key(name))).collect();
+    ensure!(released.len() > 50 && others.len() < released.len(), "{released:?} {others:?}");
+    Ok(others)
 }
 
 /// What people wrote is left with its definition, and nothing of ours but definitions.
-fn left(system: &Kubectl, app: &App) -> anyhow::Result<()> {
+fn left(system: &Kubectl, app: &App, others: &BTreeSet<String>) -> anyhow::Result<()> {
     app.kubectl.get(&["transitionbudgets/one"])?;
     for what in ["serviceaccount", "clusterrole", "clusterrolebinding"] {
         system.run(&["wait", &format!("{what}/hitless-uninstall"), "--for=delete", "--timeout=120s"])?;
     }
-    let kinds = "deployments,daemonsets,serviceaccounts,clusterroles,clusterrolebindings,roles,rolebindings,priorityclasses,\
-                 mutatingadmissionpolicies,validatingadmissionpolicies,flowschemas,prioritylevelconfigurations";
-    let names = system.run(&["get", kinds, "-o", "name"])?;
-    let ours: Vec<&str> = names.lines().filter(|name| name.contains("hitless")).collect();
+    let ours: Vec<String> = ours(system)?.difference(others).cloned().collect();
     // It keeps people from deleting the definitions by mistake, and stays with them.
     let guard = ["validatingadmissionpolicy.admissionregistration.k8s.io/hitless-definitions"];
     ensure!(ours == guard, "after the uninstall there is {ours:?}");

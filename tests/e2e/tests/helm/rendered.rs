@@ -160,6 +160,10 @@ fn values_reach_the_objects() -> anyhow::Result<()> {
         "reload.namespaces={shop}",
         "--set",
         "podMonitor.labels.release=prometheus",
+        "--set",
+        "prometheusRule.runbooks=https://runbooks.example/hitless",
+        "--set-json",
+        r#"optIn.namespaceSelector={"matchLabels":{"team":"shop"}}"#,
     ];
     for helm in Helm::both()? {
         let all = objects(&rendered(&helm, SYSTEM_NAMESPACE, &arguments)?)?;
@@ -188,6 +192,15 @@ fn values_reach_the_objects() -> anyhow::Result<()> {
         ensure!(monitor["metadata"]["labels"]["release"] == "prometheus", "{monitor}");
         let rule = find(r#""PrometheusRule" "hitless-system" "hitless""#)?;
         ensure!(rule.to_string().contains("{{ $labels.reason }}"), "{rule}");
+        let first = rule.pointer("/spec/groups/0/rules/0/annotations/runbook_url");
+        ensure!(first == Some(&"https://runbooks.example/hitless/HitlessRolloutHalted".into()), "{rule}");
+        for (name, policy) in [("hitless-adopt-selected", "hitless-adopt"), ("hitless-gate-selected", "hitless-gate")] {
+            let binding = find(&format!(r#""MutatingAdmissionPolicyBinding" null "{name}""#))?;
+            let selector = &binding["spec"]["matchResources"]["namespaceSelector"];
+            ensure!(binding["spec"]["policyName"] == policy && selector["matchLabels"]["team"] == "shop", "{binding}");
+            let own = &selector["matchExpressions"][0];
+            ensure!(own["key"] == "hitless.dev/update" && own["operator"] == "DoesNotExist", "{binding}");
+        }
     }
     Ok(())
 }
@@ -196,7 +209,9 @@ fn values_reach_the_objects() -> anyhow::Result<()> {
 fn a_bad_value_is_told_in_one_sentence() -> anyhow::Result<()> {
     let kusionstack = ["--set", "components={kusionstack}", "--set", "admission=refusing"];
     let not_served = ["--set", "admission=v1", "--api-versions", "apps/v1/Deployment"];
-    let cases: [(&str, &[&str], &str); 10] = [
+    let selected = ["--set", "admission=refusing", "--set", "optIn.namespaceSelector.matchLabels.team=shop"];
+    let misspelt = ["--set", "optIn.namespaceSelector.matchLabel.team=shop"];
+    let cases: [(&str, &[&str], &str); 12] = [
         (SYSTEM_NAMESPACE, &["--set", "admision=v1"], "additional properties 'admision' not allowed"),
         (SYSTEM_NAMESPACE, &["--set", "admission=v2"], "value must be one of 'auto', 'v1', 'v1beta1', 'refusing'"),
         (
@@ -213,6 +228,8 @@ fn a_bad_value_is_told_in_one_sentence() -> anyhow::Result<()> {
         (SYSTEM_NAMESPACE, &["--set", "agent.tolerations[0].kye=a"], "additional properties 'kye' not allowed"),
         (SYSTEM_NAMESPACE, &["--set", "controller.settings.LOG=debug"], "LOG"),
         (SYSTEM_NAMESPACE, &kusionstack, "leave kusionstack out of components"),
+        (SYSTEM_NAMESPACE, &selected, "opt workloads in by kubectl hitless adopt --namespace NAMESPACE"),
+        (SYSTEM_NAMESPACE, &misspelt, "additional properties 'matchLabel' not allowed"),
         (SYSTEM_NAMESPACE, &not_served, "use admission: auto, which takes refusing here"),
         ("kube-system", &[], "use --namespace hitless-system --create-namespace"),
     ];

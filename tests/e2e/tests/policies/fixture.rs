@@ -29,8 +29,8 @@ use rules::create_rule_authors;
 pub(crate) use rules::{asking, rules};
 pub(crate) use sets::{Set, set};
 use sets::{create_sets, system_sets};
-use workloads::create_workloads;
-pub(crate) use workloads::{annotated_workload, apps, owned, sidecar, spelt, system_replica_sets, workload};
+pub(crate) use workloads::{adopted, annotated_workload, apps, owned, sidecar, spelt, system_replica_sets, workload};
+use workloads::{create_adopted, create_workloads};
 
 /// The agent's node; no machine stands behind it.
 pub(crate) const NODE: &str = "policy-test-here";
@@ -46,6 +46,10 @@ pub(crate) const NAMESPACE: &str = "policy-test";
 pub(crate) const BARE: &str = "policy-test-bare";
 /// Namespace whose pods all get the gate.
 pub(crate) const GATED: &str = "policy-test-gated";
+/// Namespace that opts its workloads in.
+pub(crate) const ADOPTING: &str = "policy-test-adopting";
+/// The same, in place only, and without the gate.
+pub(crate) const ADOPTING_ONLY: &str = "policy-test-adopting-only";
 /// Namespace whose pods may have rights on their nodes.
 pub(crate) const NODES: &str = "policy-test-nodes";
 /// Name of a pod in [`GATED`] that takes part in PodOpsLifecycle.
@@ -148,6 +152,8 @@ impl Fixture {
             (BARE, json!({})),
             (GATED, json!({"hitless.dev/gate": "enabled"})),
             (NODES, json!({"hitless.dev/node-access": "allowed"})),
+            (ADOPTING, json!({"hitless.dev/update": "in-place"})),
+            (ADOPTING_ONLY, json!({"hitless.dev/update": "in-place-only", "hitless.dev/gate": "disabled"})),
         ] {
             let metadata = json!({"name": name, "labels": labels});
             api.admin(&Call::create("/api/v1/namespaces", json!({"metadata": metadata}))).await?;
@@ -161,6 +167,7 @@ impl Fixture {
             api.admin(&Call::create("/apis/hitless.dev/v1alpha1/nodetransitions", body)).await?;
         }
         create_workloads(api).await?;
+        create_adopted(api).await?;
         create_sets(api).await?;
         create_colla_set(api).await?;
         create_node_rights(api).await?;
@@ -191,7 +198,9 @@ impl Fixture {
         paths.extend([Set::StatefulSet, Set::DaemonSet].map(|of| format!("{}/held", system_sets(of))));
         paths.push(format!("{}/owner", system_replica_sets()));
         paths.extend([NODE, OTHER_NODE].map(|name| format!("/apis/hitless.dev/v1alpha1/nodetransitions/{name}")));
-        paths.extend([NAMESPACE, BARE, GATED, NODES].map(|name| format!("/api/v1/namespaces/{name}")));
+        paths.extend(
+            [NAMESPACE, BARE, GATED, NODES, ADOPTING, ADOPTING_ONLY].map(|name| format!("/api/v1/namespaces/{name}")),
+        );
         paths.extend([NODE, OTHER_NODE].map(|name| format!("/api/v1/nodes/{name}")));
         for path in &paths {
             // Mostly "not found"; what could not be removed shows below.

@@ -37,6 +37,8 @@ enum Expect {
     Allowed(Vec<(&'static str, Value)>),
     /// Refused, in these words.
     Denied(&'static str),
+    /// Admitted, and its author is warned in these words.
+    Warned(&'static str),
 }
 
 /// Kubernetes 1.37 writes a StatefulSet's `maxUnavailable` where nobody has, and the guard remembers what is there.
@@ -59,9 +61,15 @@ impl Row {
         let wrong = match (&self.expect, outcome) {
             (Expect::Denied(words), Outcome::Refused(message)) if message.contains(words) => return None,
             (Expect::Denied(words), Outcome::Refused(message)) => format!("refused without {words:?}: {message}"),
-            (Expect::Denied(_), Outcome::Admitted(_)) => "admitted".to_owned(),
-            (Expect::Allowed(_), Outcome::Refused(message)) => format!("refused: {message}"),
-            (Expect::Allowed(values), Outcome::Admitted(object)) => {
+            (Expect::Denied(_), Outcome::Admitted(..)) => "admitted".to_owned(),
+            (Expect::Allowed(_) | Expect::Warned(_), Outcome::Refused(message)) => format!("refused: {message}"),
+            (Expect::Warned(words), Outcome::Admitted(_, warnings)) => {
+                if warnings.iter().any(|warning| warning.contains(words)) {
+                    return None;
+                }
+                format!("not warned of {words:?} but of {warnings:?}")
+            }
+            (Expect::Allowed(values), Outcome::Admitted(object, _)) => {
                 let object = without_defaults(object);
                 let differs = |(at, value): &&(&str, Value)| object.pointer(at).cloned().unwrap_or_default() != *value;
                 let (at, value) = values.iter().find(differs)?;

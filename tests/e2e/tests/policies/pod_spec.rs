@@ -179,7 +179,7 @@ pub(crate) async fn judge(api: &Api) -> anyhow::Result<Vec<String>> {
         for list in ["containers", "initContainers"] {
             let call = Call::create(pods(NAMESPACE), pod(list, changes));
             match api.send(Who::Controller, &call).await? {
-                Outcome::Admitted(_) => wrong.push(format!("the controller makes pods with {name} in {list}")),
+                Outcome::Admitted(..) => wrong.push(format!("the controller makes pods with {name} in {list}")),
                 // Another policy may be named, which compares the pod with its owner.
                 Outcome::Refused(message)
                     if message.contains("ValidatingAdmissionPolicy 'hitless-controller-collaset") => {}

@@ -49,7 +49,7 @@ pub(crate) async fn judge(api: &Api) -> anyhow::Result<Vec<String>> {
         // A merge patch: lists are replaced, as whoever forges one would.
         let call = Call::merge(format!("{}/reserved/status", pods(NAMESPACE)), json!({"status": {(field): value}}));
         for who in [Who::Agent, Who::Controller] {
-            if let Outcome::Admitted(object) = api.send(who, &call).await? {
+            if let Outcome::Admitted(object, _) = api.send(who, &call).await? {
                 // The API server leaves out what belongs to a feature that is off.
                 let written = &object["status"][field];
                 if written == value {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context as _, bail};
 use hitless_api::names;
 use http::Request;
+use kube::client::Body;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::{Value, json};
@@ -146,8 +147,8 @@ impl Call {
 
 /// An answer.
 pub(crate) enum Outcome {
-    /// The object that would have been stored.
-    Admitted(Value),
+    /// The object that would have been stored, and what its author is warned of.
+    Admitted(Value, Vec<String>),
     /// The message of a 403 or 422.
     Refused(String),
 }
@@ -248,14 +249,17 @@ impl Api {
             Who::UnboundAgent => unbound,
             _ => &self.admin,
         };
-        match client.request_text(request).await {
-            Ok(text) => Ok(Outcome::Admitted(serde_json::from_str(&text)?)),
+        let response = client.send(request.map(Body::from)).await?;
+        let warnings = response.headers().get_all("warning").iter();
+        let warnings = warnings.map(|each| String::from_utf8_lossy(each.as_bytes()).into_owned()).collect();
+        let code = response.status().as_u16();
+        let answer: Value = serde_json::from_slice(&response.into_body().collect_bytes().await?)?;
+        match code {
+            200..300 => Ok(Outcome::Admitted(answer, warnings)),
             // The store is asked after admission, so whoever is told this was admitted.
-            Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => Ok(Outcome::Admitted(Value::Null)),
-            Err(kube::Error::Api(status)) if matches!(status.code, 403 | 422) => {
-                Ok(Outcome::Refused(status.message.clone()))
-            }
-            Err(error) => Err(error.into()),
+            _ if answer["reason"] == "AlreadyExists" => Ok(Outcome::Admitted(Value::Null, warnings)),
+            403 | 422 => Ok(Outcome::Refused(answer["message"].as_str().unwrap_or_default().to_owned())),
+            _ => bail!("{answer}"),
         }
     }
 }

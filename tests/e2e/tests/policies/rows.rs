@@ -1,5 +1,6 @@
 //! The table.
 
+mod adopt;
 mod agent;
 mod colla_set;
 mod companion;
@@ -25,6 +26,7 @@ use crate::{Expect, Row};
 /// All rows.
 pub(crate) fn all() -> Vec<Row> {
     [
+        adopt::rows(),
         agent::rows(),
         colla_set::rows(),
         companion::rows(),
@@ -49,6 +51,10 @@ pub(crate) fn all() -> Vec<Row> {
 
 fn denied(who: Who, says: &'static str, words: &'static str, call: Call) -> Row {
     Row { says, who, call, expect: Expect::Denied(words) }
+}
+
+fn warned(says: &'static str, words: &'static str, call: Call) -> Row {
+    Row { says, who: Who::User, call, expect: Expect::Warned(words) }
 }
 
 fn allowed(who: Who, says: &'static str, call: Call) -> Row {

@@ -94,10 +94,10 @@ pub(crate) async fn judge(api: &Api) -> anyhow::Result<Vec<String>> {
             let call = Call::merge(&path, json!({"spec": {"template": {"spec": spec}}}));
             match api.send(Who::Controller, &call).await? {
                 // The API server leaves out what belongs to a feature that is off, and what is empty.
-                Outcome::Admitted(object) if object["spec"]["template"] != before => {
+                Outcome::Admitted(object, _) if object["spec"]["template"] != before => {
                     wrong.push(format!("the controller may set {field} in the template of {resource}"));
                 }
-                Outcome::Admitted(_) => {}
+                Outcome::Admitted(..) => {}
                 Outcome::Refused(message) => refused += usize::from(message.contains("hitless-controller")),
             }
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use hitless_api::names::annotations::{DRAIN, HOOKS, MODE, SKIP_RULES};
 use hitless_api::pod::PodView;
-use hitless_api::{DrainOverrides, DrainSpec, Hook, InvalidDrain, ModeWish};
+use hitless_api::{DesiredMode, DrainOverrides, DrainSpec, Hook, InvalidDrain};
 use hitless_gate::Candidate;
 use k8s_openapi::api::core::v1::Pod;
 
@@ -88,7 +88,7 @@ fn run(data: &[u8]) {
 
     let wrong: BTreeSet<&str> = InvalidDrain::in_annotations(&pod).into_iter().map(|(name, _)| name).collect();
     drain(&pod, policy.as_ref(), wrong.contains(DRAIN));
-    assert_eq!(ModeWish::of(&pod).is_err(), wrong.contains(MODE));
+    assert_eq!(DesiredMode::of(&pod).is_err(), wrong.contains(MODE));
     hooks(&pod, wrong.contains(HOOKS));
     skips(&pod);
 }

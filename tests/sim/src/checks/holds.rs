@@ -66,7 +66,7 @@ impl Services {
     }
 }
 
-/// Its pods get connections only while they are Ready, by its owner's wish.
+/// Its pods get connections only while they are Ready, because its owner wants it.
 fn goes_by_readiness(service: &ServiceView) -> bool {
     service.has_address && !(service.open && service.held_by.is_none())
 }

@@ -11,7 +11,7 @@ use crate::faults::Fault;
 use crate::ground::Ground;
 use crate::server::WorkloadObject;
 use crate::trace::Who;
-use crate::user::{Deed, Order, Wish};
+use crate::user::{Deed, Order, Wanted};
 
 const KIND: &str = "CollaSet";
 const CLONE: &str = "CloneSet";
@@ -19,13 +19,13 @@ const CLONE: &str = "CloneSet";
 const KINDS: [&str; 2] = [KIND, CLONE];
 
 /// None, or up to two CollaSets, without pods as yet.
-pub(super) fn colla_sets(namespace: &str, number: &mut usize, ground: &mut Ground) -> Vec<Wish> {
+pub(super) fn colla_sets(namespace: &str, number: &mut usize, ground: &mut Ground) -> Vec<Wanted> {
     let Ground { colla_sets: Some(chance), has_clone_sets, deletions, server, checks, .. } = ground else {
         return Vec::new();
     };
     let has_clone_sets = *has_clone_sets;
     let count = chance.pick(&[1, 1, 1, 2]);
-    let mut wishes = Vec::new();
+    let mut desired = Vec::new();
     for _ in 0..count {
         *number += 1;
         let name = format!("cola{number}");
@@ -42,9 +42,9 @@ pub(super) fn colla_sets(namespace: &str, number: &mut usize, ground: &mut Groun
         let set = server.put_object(set);
         checks.wanted(server, &set, false);
         let kind = if has_clone_sets { CLONE } else { KIND };
-        wishes.push(Wish { kind, namespace: namespace.to_owned(), name, image: 1, before: 1, hopeless: false });
+        desired.push(Wanted { kind, namespace: namespace.to_owned(), name, image: 1, before: 1, hopeless: false });
     }
-    wishes
+    desired
 }
 
 fn manifest(namespace: &str, name: &str, chance: &mut Chance) -> Value {
@@ -91,7 +91,7 @@ impl World {
         let (now, user) = (self.ground.now, &mut self.user);
         let Some(chance) = &mut self.ground.colla_sets else { return now };
         let sets: Vec<usize> =
-            (0..user.wishes.len()).filter(|index| KINDS.contains(&user.wishes[*index].kind)).collect();
+            (0..user.desired.len()).filter(|index| KINDS.contains(&user.desired[*index].kind)).collect();
         let mut last = now;
         for index in sets {
             for _ in 0..chance.between(0, 3) {
@@ -116,8 +116,10 @@ impl World {
     }
 
     pub(super) fn order(&mut self, index: usize, order: Order) {
-        let wish = &self.user.wishes[index];
-        let Some(known) = self.ground.server.object(wish.kind, &wish.namespace, &wish.name).cloned() else { return };
+        let wanted = &self.user.desired[index];
+        let Some(known) = self.ground.server.object(wanted.kind, &wanted.namespace, &wanted.name).cloned() else {
+            return;
+        };
         self.ground.say(Who::User, || format!("{} {}: {order:?}", known.view.id.group_kind.kind, known.view.id.name));
         let is_clone = known.view.clone_set().is_some();
         match order {
@@ -185,8 +187,10 @@ impl World {
 
     /// Nothing keeps a pod of a CollaSet at its version any more.
     pub(super) fn lift(&mut self, index: usize) {
-        let wish = &self.user.wishes[index];
-        let Some(known) = self.ground.server.object(wish.kind, &wish.namespace, &wish.name).cloned() else { return };
+        let wanted = &self.user.desired[index];
+        let Some(known) = self.ground.server.object(wanted.kind, &wanted.namespace, &wanted.name).cloned() else {
+            return;
+        };
         if known.view.is_pod_set() {
             self.change(&known, |spec| spec["updateStrategy"] = json!({}));
         }

@@ -12,7 +12,7 @@ impl World {
     pub(super) fn plan_dependencies(&mut self) -> Micros {
         let (start, mut last) = (self.ground.now, self.ground.now);
         let chance = &mut self.ground.dependencies;
-        for index in 0..self.user.wishes.len() {
+        for index in 0..self.user.desired.len() {
             if !chance.happens(2_500) {
                 continue;
             }
@@ -56,8 +56,8 @@ impl World {
 
     /// Namespace and name of a workload.
     fn dependency(&self, who: usize) -> Option<(String, String)> {
-        let wish = self.user.wishes.get(who % self.user.wishes.len().max(1))?;
-        Some((wish.namespace.clone(), wish.name.clone()))
+        let wanted = self.user.desired.get(who % self.user.desired.len().max(1))?;
+        Some((wanted.namespace.clone(), wanted.name.clone()))
     }
 
     fn probe(&mut self) {

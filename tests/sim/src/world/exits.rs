@@ -56,7 +56,7 @@ impl World {
             rule.spec.rules.clear();
             self.ground.server.put_rule(rule);
         }
-        self.user.wishes.iter_mut().for_each(|wish| wish.hopeless = false);
+        self.user.desired.iter_mut().for_each(|wanted| wanted.hopeless = false);
         self.accept_helpers();
         self.mend_nodes();
         // What was refused is tried again at its own pace, and rest is what comes after that.

@@ -16,9 +16,9 @@ impl World {
     /// Which CollaSets are deleted in this round; says when the last of that happens.
     pub(super) fn plan_deletions(&mut self) -> Micros {
         let (start, mut last) = (self.ground.now, self.ground.now);
-        for index in 0..self.user.wishes.len() {
+        for index in 0..self.user.desired.len() {
             let Some(chance) = &mut self.ground.deletions else { return last };
-            if self.user.wishes[index].kind == KIND && chance.happens(4_000) {
+            if self.user.desired[index].kind == KIND && chance.happens(4_000) {
                 let at = start + chance.delay(0, 40 * SECOND);
                 self.user.at(at, Deed::DeleteInForeground(index));
                 last = last.max(at);
@@ -28,8 +28,8 @@ impl World {
     }
 
     pub(super) fn delete_in_foreground(&mut self, index: usize) {
-        let wish = &self.user.wishes[index];
-        let Some(known) = self.ground.server.object(KIND, &wish.namespace, &wish.name).cloned() else { return };
+        let wanted = &self.user.desired[index];
+        let Some(known) = self.ground.server.object(KIND, &wanted.namespace, &wanted.name).cloned() else { return };
         if known.view.deleting {
             return;
         }
@@ -50,16 +50,16 @@ impl World {
     /// Its owner applies the same manifest once it is gone.
     pub(super) fn make_anew(&mut self, index: usize) {
         self.collect_garbage();
-        let wish = &self.user.wishes[index];
+        let wanted = &self.user.desired[index];
         let next = self.ground.now + SECOND;
-        if self.ground.server.object(KIND, &wish.namespace, &wish.name).is_some() {
+        if self.ground.server.object(KIND, &wanted.namespace, &wanted.name).is_some() {
             return self.user.at(next, Deed::MakeAnew(index));
         }
         let Some(mut json) = self.user.gone.remove(&index) else { return };
-        let (name, image) = (wish.name.clone(), wish.image);
+        let (name, image) = (wanted.name.clone(), wanted.image);
         self.ground.say(Who::User, || format!("makes CollaSet {name} anew"));
         let uid = format!("{}+", json["metadata"]["uid"].as_str().unwrap_or_default());
-        json["metadata"] = json!({"namespace": wish.namespace, "name": name, "uid": uid, "generation": 1});
+        json["metadata"] = json!({"namespace": wanted.namespace, "name": name, "uid": uid, "generation": 1});
         json.as_object_mut().map(|json| json.remove("status"));
         json["spec"]["template"]["spec"]["containers"][0]["image"] = json!(format!("{name}:v{image}"));
         let set = self.ground.server.put_object(json);

@@ -33,7 +33,7 @@ impl World {
     }
 
     pub(super) fn refuse_helpers(&mut self, who: usize, words: Option<usize>) {
-        let namespace = self.user.wishes[who % self.user.wishes.len()].namespace.clone();
+        let namespace = self.user.desired[who % self.user.desired.len()].namespace.clone();
         let ground = &mut self.ground;
         let words = words.and_then(|index| WORDS.get(index)).copied();
         ground.say(Who::User, || format!("helper pods in {namespace}: {}", words.unwrap_or("accepted")));

@@ -23,7 +23,7 @@ impl World {
         let start = self.ground.now;
         let chance = &mut self.ground.chance;
         let mut last = start;
-        for index in 0..self.user.wishes.len() {
+        for index in 0..self.user.desired.len() {
             if round > 0 && chance.happens(2_500) {
                 continue;
             }
@@ -114,7 +114,7 @@ impl World {
     /// Good images for everybody.
     pub(super) fn cure(&mut self) {
         let start = self.ground.now;
-        for index in 0..self.user.wishes.len() {
+        for index in 0..self.user.desired.len() {
             self.user.images += 1;
             let image = self.user.images;
             self.ground.add_image(image, Image::Good(500 * MS));
@@ -141,7 +141,7 @@ impl World {
                 self.set_image(index, image);
             }
             Deed::ChangeBack(index) => {
-                let before = self.user.wishes[index].before;
+                let before = self.user.desired[index].before;
                 if self.is_held_by_guard(index) {
                     self.ground.fault(Fault::ChangedBack);
                 }
@@ -248,9 +248,9 @@ impl World {
     }
 
     fn remove_binding(&mut self, who: usize) {
-        let wish = &self.user.wishes[who % self.user.wishes.len()];
-        self.ground.say(Who::User, || format!("deletes the agents' RoleBinding in {}", wish.namespace));
-        self.ground.server.remove_binding(&wish.namespace);
+        let wanted = &self.user.desired[who % self.user.desired.len()];
+        self.ground.say(Who::User, || format!("deletes the agents' RoleBinding in {}", wanted.namespace));
+        self.ground.server.remove_binding(&wanted.namespace);
         let now = self.ground.now;
         self.controllers.iter_mut().for_each(|controller| controller.notify(now));
     }
@@ -258,8 +258,8 @@ impl World {
     fn draw_image(&mut self, index: usize, number: u32) -> Image {
         let allowed = self.workload(index).map(|known| allowed(&self.ground.server, &known.json, true).0);
         if let (Some(servers), Some(allowed)) = (&mut self.ground.servers, allowed) {
-            let wish = &self.user.wishes[index];
-            let (image, fault) = servers.image(number, (&wish.namespace, &wish.name), allowed);
+            let wanted = &self.user.desired[index];
+            let (image, fault) = servers.image(number, (&wanted.namespace, &wanted.name), allowed);
             if let Some(fault) = fault {
                 self.ground.fault(fault);
             }
@@ -278,8 +278,8 @@ impl World {
     }
 
     pub(super) fn workload(&self, index: usize) -> Option<&WorkloadObject> {
-        let wish = &self.user.wishes[index];
-        self.ground.server.object(wish.kind, &wish.namespace, &wish.name)
+        let wanted = &self.user.desired[index];
+        self.ground.server.object(wanted.kind, &wanted.namespace, &wanted.name)
     }
 
     fn is_held_by_guard(&self, index: usize) -> bool {
@@ -290,8 +290,8 @@ impl World {
     fn set_image(&mut self, index: usize, image: u32) {
         let Some(known) = self.workload(index) else { return };
         let reference = format!("{}:v{image}", known.view.id.name);
-        let wish = &mut self.user.wishes[index];
-        (wish.before, wish.image) = (wish.image, image);
+        let wanted = &mut self.user.desired[index];
+        (wanted.before, wanted.image) = (wanted.image, image);
         self.user.rollouts += 1;
         let kind = self.ground.images.get(&image.to_string()).copied();
         self.ground.say(Who::User, || format!("sets image {reference} ({kind:?})"));
@@ -300,7 +300,7 @@ impl World {
 
     /// What a chart does when the configuration has changed.
     fn new_checksum(&mut self, who: usize) {
-        let index = who % self.user.wishes.len();
+        let index = who % self.user.desired.len();
         let overtakes = self.is_held_by_guard(index);
         self.ground.fault(if overtakes { Fault::ChecksumOvertaken } else { Fault::ChecksumChanged });
         self.user.tokens += 1;
@@ -327,7 +327,7 @@ impl World {
     }
 
     fn scale(&mut self, who: usize, by: i32) {
-        let index = who % self.user.wishes.len();
+        let index = who % self.user.desired.len();
         let Some(known) = self.workload(index).cloned() else { return };
         if known.view.daemon_set().is_some() {
             return;

@@ -13,8 +13,8 @@ pub(crate) const JOB: &str = "OperationJob";
 impl World {
     /// Some pods of a workload are to be restarted; sometimes one is named that is not there, or only some of them are meant for now.
     pub(super) fn make_job(&mut self, who: usize) {
-        let wish = &self.user.wishes[who % self.user.wishes.len()];
-        let (namespace, prefix) = (wish.namespace.clone(), format!("{}-", wish.name));
+        let wanted = &self.user.desired[who % self.user.desired.len()];
+        let (namespace, prefix) = (wanted.namespace.clone(), format!("{}-", wanted.name));
         let ground = &mut self.ground;
         let pods = ground.server.pods.values().map(|pod| &pod.view);
         let own =
@@ -72,7 +72,7 @@ impl World {
                 details.any(|detail| detail.name == name && detail.progress.is_final())
             };
             let open = body.targets.iter().take(body.partition).find(|target| !ended(&target.name))?;
-            let hopeless = self.user.wishes.iter().any(|wish| wish.hopeless);
+            let hopeless = self.user.desired.iter().any(|wanted| wanted.hopeless);
             if !waits(&id.namespace, &open.name) {
                 return Some(format!("job {}: pod {} is open, and nothing says why", id.name, open.name));
             }

@@ -12,7 +12,7 @@ impl World {
     /// Who is paused in this round and who goes on; some stay paused until a later one. Says when the last of that happens.
     pub(super) fn plan_pauses(&mut self) -> Micros {
         let (start, mut last) = (self.ground.now, self.ground.now);
-        for index in 0..self.user.wishes.len() {
+        for index in 0..self.user.desired.len() {
             let is_paused = self.is_paused(index);
             let Some(chance) = &mut self.ground.pauses else { return last };
             let mut at = start + chance.delay(0, 25 * SECOND);

@@ -13,7 +13,7 @@ use crate::checks::{colla_set_unfinished, image_number, partition};
 use crate::kubelet::Image;
 use crate::server::WorkloadObject;
 use crate::trace::Who;
-use crate::user::Wish;
+use crate::user::Wanted;
 
 impl World {
     /// Checks everything; `cured`: every rollout that is not hopeless must have reached its target.
@@ -78,9 +78,10 @@ impl World {
             let mut sets = server.owned_by(&owner.uid);
             sets.any(|set| pod.owner.as_ref().is_some_and(|owner| owner.uid == set.view.id.uid))
         };
-        let wish = self.user.wishes.iter().find(|wish| wish.name == owner.name && wish.namespace == owner.namespace);
+        let wanted =
+            self.user.desired.iter().find(|wanted| wanted.name == owner.name && wanted.namespace == owner.namespace);
         let is_served = server.pods.values().any(|pod| own(&pod.view) && pod.view.available());
-        is_served && !workload.view.held_by_guard() && wish.is_none_or(|wish| !wish.hopeless)
+        is_served && !workload.view.held_by_guard() && wanted.is_none_or(|wanted| !wanted.hopeless)
     }
 
     /// The last decision names a rule that does not let the pod go. Once all is cured none does.
@@ -188,8 +189,10 @@ impl World {
             return Some("nobody leads".to_owned());
         };
         let explained = self.explained().unwrap_or_default();
-        for wish in &self.user.wishes {
-            let Some(workload) = self.ground.server.object(wish.kind, &wish.namespace, &wish.name) else { continue };
+        for wanted in &self.user.desired {
+            let Some(workload) = self.ground.server.object(wanted.kind, &wanted.namespace, &wanted.name) else {
+                continue;
+            };
             let Some(unfinished) = self.unfinished(workload) else { continue };
             // Its native controller has it, and names its own obstacles.
             if !cured && self.ground.checks.rolls(&workload.view.id.uid) {
@@ -197,28 +200,28 @@ impl World {
                 continue;
             }
             let Some(obstacle) = obstacle(&leader.last, &workload.view) else {
-                return Some(format!("{}: {unfinished}, and nothing says why", wish.name));
+                return Some(format!("{}: {unfinished}, and nothing says why", wanted.name));
             };
             if self.ground.servers.is_some()
                 && let Err(what) = Self::exit(&explained, &workload.view.id)
             {
-                return Some(format!("{}: {unfinished}, and there is no exit: {what}", wish.name));
+                return Some(format!("{}: {unfinished}, and there is no exit: {what}", wanted.name));
             }
             if matches!(obstacle.as_str(), "ServicePublishing" | "ServiceOpen") {
-                return Some(format!("{}: {unfinished}, and its Services are not at rest ({obstacle})", wish.name));
+                return Some(format!("{}: {unfinished}, and its Services are not at rest ({obstacle})", wanted.name));
             }
             // Nobody takes the only server out of its load balancer. Its sessions may last longer than a drain, and then the rule
             // may want that the operation is given up; those of a pod that leaves for good, too.
             // A rule may count pods of others, which stay on lost nodes, and keep one before whose turn no other one goes.
             let is_kept = obstacle == "TrafficLast"
-                || (matches!(obstacle.as_str(), "Rules" | "NotItsTurn") && self.has_bad_nodes(&wish.namespace))
+                || (matches!(obstacle.as_str(), "Rules" | "NotItsTurn") && self.has_bad_nodes(&wanted.namespace))
                 || self.was_aborted(&workload.view)
-                || self.is_on_bad_nodes(wish);
-            if cured && !wish.hopeless && !is_kept && !self.waits_for_deletion(&workload.view.id.uid) {
+                || self.is_on_bad_nodes(wanted);
+            if cured && !wanted.hopeless && !is_kept && !self.waits_for_deletion(&workload.view.id.uid) {
                 let why = self.unrest();
                 return Some(format!(
                     "{}: {unfinished} though nothing should be in the way ({obstacle}): {why}",
-                    wish.name
+                    wanted.name
                 ));
             }
             *self.obstacles.entry(obstacle).or_default() += 1;
@@ -227,13 +230,13 @@ impl World {
     }
 
     /// Some pod of the workload is on a node that is lost or has no agent, or cannot be replaced where helper pods are refused.
-    fn is_on_bad_nodes(&self, wish: &Wish) -> bool {
+    fn is_on_bad_nodes(&self, wanted: &Wanted) -> bool {
         let mut pods = self.ground.server.pods.values().map(|pod| &pod.view);
         let is_own = |pod: &PodView| {
-            pod.id.namespace == wish.namespace && pod.labels.get("app").is_some_and(|app| *app == wish.name)
+            pod.id.namespace == wanted.namespace && pod.labels.get("app").is_some_and(|app| *app == wanted.name)
         };
         pods.any(|pod| is_own(pod) && self.is_on_bad_node(pod.node.as_deref()))
-            || self.ground.server.refuses_helpers(&wish.namespace)
+            || self.ground.server.refuses_helpers(&wanted.namespace)
     }
 
     fn has_bad_nodes(&self, namespace: &str) -> bool {

@@ -16,7 +16,7 @@ use crate::user::{Deed, User};
 /// Most applications have a Service, and sometimes a namespace has one for all of them.
 pub(super) fn services(namespace: &str, user: &mut User, ground: &mut Ground) {
     let own: Vec<String> =
-        user.wishes.iter().filter(|wish| wish.namespace == namespace).map(|wish| wish.name.clone()).collect();
+        user.desired.iter().filter(|wanted| wanted.namespace == namespace).map(|wanted| wanted.name.clone()).collect();
     let mut manifests = Vec::new();
     for name in own {
         if ground.chance.happens(8_500) {
@@ -50,8 +50,8 @@ pub(super) fn services(namespace: &str, user: &mut User, ground: &mut Ground) {
 /// Some StatefulSets have a Service for each of their pods.
 fn own_services(namespace: &str, user: &User, ground: &mut Ground) -> Vec<Manifest> {
     let Some(chance) = &mut ground.ports else { return Vec::new() };
-    let sets = user.wishes.iter().filter(|wish| wish.namespace == namespace && wish.kind == "StatefulSet");
-    let sets: Vec<&str> = sets.filter(|_| ports::has_own_services(chance)).map(|wish| wish.name.as_str()).collect();
+    let sets = user.desired.iter().filter(|wanted| wanted.namespace == namespace && wanted.kind == "StatefulSet");
+    let sets: Vec<&str> = sets.filter(|_| ports::has_own_services(chance)).map(|wanted| wanted.name.as_str()).collect();
     let pods = ground.server.pods.values().map(|pod| &pod.view.id).filter(|id| id.namespace == namespace);
     let is_own = |name: &&str| sets.iter().any(|set| name.strip_prefix(*set).is_some_and(|rest| rest.starts_with('-')));
     let names = pods.map(|id| id.name.as_str()).filter(is_own);
@@ -123,7 +123,7 @@ impl World {
         let service = services.iter().position(selects);
         let now = self.ground.now;
         let leader = self.controllers.iter().position(|each| each.leads(now));
-        let wish = self.user.wishes.iter().position(|wish| pod.labels.get("app") == Some(&wish.name));
+        let wanted = self.user.desired.iter().position(|wanted| pod.labels.get("app") == Some(&wanted.name));
         let node = pod.node.as_deref().and_then(super::node_index);
         let opens = may_open(self.ground.has_companions);
         let chance = &mut self.ground.chance;
@@ -137,7 +137,7 @@ impl World {
             5 => Deed::CrashPod(who),
             6 => Deed::KillController(leader?, some),
             7 => Deed::KillAgent(node?, some),
-            8 => Deed::ChangeBack(wish?),
+            8 => Deed::ChangeBack(wanted?),
             _ => Deed::Usurp(some),
         })
     }

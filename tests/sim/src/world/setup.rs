@@ -29,7 +29,7 @@ use crate::kubelet::{Image, Kubelet};
 use crate::kubernetes::{Kubernetes, install_node, pod, pod_of_set};
 use crate::ports;
 use crate::servers::Servers;
-use crate::user::{User, Wish};
+use crate::user::{User, Wanted};
 use crate::workload::{Named, all_leave};
 
 impl World {
@@ -51,17 +51,17 @@ impl World {
             let namespace = format!("ns{namespace}");
             for _ in 0..ground.chance.pick(&[1, 1, 2]) {
                 number += 1;
-                let wish = workload(&namespace, number, holds, &mut nodes, &mut ground);
-                user.wishes.push(wish);
+                let wanted = workload(&namespace, number, holds, &mut nodes, &mut ground);
+                user.desired.push(wanted);
             }
-            user.wishes.extend(colla_sets(&namespace, &mut number, &mut ground));
+            user.desired.extend(colla_sets(&namespace, &mut number, &mut ground));
             if holds {
                 services(&namespace, &mut user, &mut ground);
             }
             rules(&namespace, &user, &mut ground);
         }
-        for wish in &mut user.wishes {
-            wish.hopeless = is_hopeless(wish, &ground);
+        for wanted in &mut user.desired {
+            wanted.hopeless = is_hopeless(wanted, &ground);
         }
         ground.server.outbox.clear();
         let mut controllers: Vec<Controller> = (0..2).map(Controller::new).collect();
@@ -127,7 +127,7 @@ fn nodes(ground: &mut Ground) -> Vec<Node> {
 }
 
 /// A Deployment with its ReplicaSet and pods, at rest.
-fn workload(namespace: &str, number: usize, holds: bool, nodes: &mut [Node], ground: &mut Ground) -> Wish {
+fn workload(namespace: &str, number: usize, holds: bool, nodes: &mut [Node], ground: &mut Ground) -> Wanted {
     let name = format!("web{number}");
     let modes = [None, Some("Auto"), Some("Hold"), Some("Hold")];
     let mode = if holds { ground.chance.pick(&modes) } else { None };
@@ -189,7 +189,7 @@ fn workload(namespace: &str, number: usize, holds: bool, nodes: &mut [Node], gro
         }
         _ => on_delete(kind, &named, &template, nodes, ground),
     }
-    Wish { kind, namespace: namespace.to_owned(), name, image: 1, before: 1, hopeless: false }
+    Wanted { kind, namespace: namespace.to_owned(), name, image: 1, before: 1, hopeless: false }
 }
 
 /// A StatefulSet or a DaemonSet with its revision and pods, at rest.
@@ -255,11 +255,11 @@ fn running(mut pod: NodePod, node: usize, nodes: &mut [Node], ground: &mut Groun
 fn rules(namespace: &str, user: &User, ground: &mut Ground) {
     let count = ground.chance.pick(&[0, 1, 1, 1, 2, 2, 3]);
     for index in 0..count {
-        let app = ground.chance.index(user.wishes.len());
+        let app = ground.chance.index(user.desired.len());
         let (label, value) = match ground.chance.index(4) {
             0 => ("all", "yes".to_owned()),
             1 => ("tier", ground.chance.pick(&["front", "back"]).to_owned()),
-            _ => ("app", user.wishes[app].name.clone()),
+            _ => ("app", user.desired[app].name.clone()),
         };
         let mut rules = vec![rule("first", ground)];
         if ground.chance.happens(2_500) {
@@ -301,13 +301,13 @@ fn rule(name: &str, ground: &mut Ground) -> TransitionRule {
 }
 
 /// Whether some rule can keep an available pod of the workload from going for ever.
-fn is_hopeless(wish: &Wish, ground: &Ground) -> bool {
-    let Some(workload) = ground.server.object(wish.kind, &wish.namespace, &wish.name) else { return false };
+fn is_hopeless(wanted: &Wanted, ground: &Ground) -> bool {
+    let Some(workload) = ground.server.object(wanted.kind, &wanted.namespace, &wanted.name) else { return false };
     let metadata = &workload.json["spec"]["template"]["metadata"]["labels"];
     let governs = |rule: &RuleView| {
-        let wanted = rule.spec.selector.as_ref().and_then(|selector| selector.match_labels.as_ref());
-        rule.namespace == wish.namespace
-            && wanted.into_iter().flatten().all(|(key, value)| metadata[key] == value.as_str())
+        let selects = rule.spec.selector.as_ref().and_then(|selector| selector.match_labels.as_ref());
+        rule.namespace == wanted.namespace
+            && selects.into_iter().flatten().all(|(key, value)| metadata[key] == value.as_str())
     };
     // A minimum may be out of reach after a scale-down, so every minimum counts.
     ground.server.rules.values().filter(|rule| governs(rule)).flat_map(|rule| &rule.spec.rules).any(|rule| {

@@ -24,8 +24,8 @@ pub(crate) const BUGS: &[Bug] = &[
         changes: &[
             (
                 "crates/rollout/src/round/features/pools.rs",
-                "} else if is_leaving(pod, key, address, draft) {",
-                "} else if !MUTANT && is_leaving(pod, key, address, draft) {",
+                "} else if is_leaving(pod, key, address, writes) {",
+                "} else if !MUTANT && is_leaving(pod, key, address, writes) {",
             ),
             (
                 "crates/rollout/src/round/features/pools.rs",

@@ -39,14 +39,14 @@ pub(crate) const BUGS: &[Bug] = &[
         what: "an operation is taken back because other pods of its CollaSet can't follow",
         changes: &[(
             "crates/workloads/src/kinds/colla_set/plan.rs",
-            "Some(because) if wishes.is_empty() && !is_operating => {",
-            "Some(because) if wishes.is_empty() && (MUTANT || !is_operating) => {",
+            "Some(because) if desired.is_empty() && !is_operating => {",
+            "Some(because) if desired.is_empty() && (MUTANT || !is_operating) => {",
         )],
     },
     Bug {
         what: "an id that is taken is given to another pod",
         changes: &[(
-            "crates/workloads/src/pod_set/roster.rs",
+            "crates/workloads/src/pod_set/instances.rs",
             "(self.lowest..i32::MAX).find(|id| !is_taken(id))",
             "(self.lowest..i32::MAX).find(|id| MUTANT || !is_taken(id))",
         )],

@@ -30,8 +30,8 @@ pub(crate) const BUGS: &[Bug] = &[
             // What keeps it open where the grant is not seen.
             (
                 "crates/rollout/src/round/features/service_publishing.rs",
-                "|| may_be_live(service, id, wishes, snapshot)",
-                "|| !MUTANT && may_be_live(service, id, wishes, snapshot)",
+                "|| may_be_live(service, id, desired, snapshot)",
+                "|| !MUTANT && may_be_live(service, id, desired, snapshot)",
             ),
         ],
     },

@@ -30,9 +30,9 @@ pub(crate) const BUGS: &[Bug] = &[
         what: "the place of a pod that others operate is given back",
         changes: &[(
             "crates/rollout/src/round/facts/endings.rs",
-            "    ended.busy.insert(&grant.pod.uid);\n    let Some(pod) = wishes.pods",
+            "    ended.busy.insert(&grant.pod.uid);\n    let Some(pod) = desired.pods",
             "    if MUTANT && grant.op == GrantOp::Foreign {\n        changes.push(granted.release());\n    }\n    \
-             ended.busy.insert(&grant.pod.uid);\n    let Some(pod) = wishes.pods",
+             ended.busy.insert(&grant.pod.uid);\n    let Some(pod) = desired.pods",
         )],
     },
 ];

@@ -6,7 +6,7 @@ pub(crate) const BUGS: &[Bug] = &[Bug {
     what: "a pause keeps no operation from beginning",
     changes: &[(
         "crates/rollout/src/round/in_the_way.rs",
-        "let pause = self.wishes.world.object(&owner.uid)?.pause()?;",
-        "let pause = self.wishes.world.object(&owner.uid)?.pause().filter(|_| !MUTANT)?;",
+        "let pause = self.desired.world.object(&owner.uid)?.pause()?;",
+        "let pause = self.desired.world.object(&owner.uid)?.pause().filter(|_| !MUTANT)?;",
     )],
 }];

@@ -32,8 +32,8 @@ pub(crate) const BUGS: &[Bug] = &[
         changes: &[
             (
                 "crates/rollout/src/round/facts/images.rs",
-                "Known::There | Known::Old => None,",
-                "Known::There | Known::Old => None,\n            Known::Pulling | Known::Unknown if MUTANT => None,",
+                "ImageState::There | ImageState::Old => None,",
+                "ImageState::There | ImageState::Old => None,\n            ImageState::Pulling | ImageState::Unknown if MUTANT => None,",
             ),
             (
                 "crates/rollout/src/round/facts/images.rs",
@@ -46,8 +46,8 @@ pub(crate) const BUGS: &[Bug] = &[
         what: "a registry that is asked at every start is not asked again before a pod goes",
         changes: &[(
             "crates/rollout/src/round/facts/images.rs",
-            "if is_fresh { Known::There } else { Known::Old }",
-            "if is_fresh || MUTANT { Known::There } else { Known::Old }",
+            "if is_fresh { ImageState::There } else { ImageState::Old }",
+            "if is_fresh || MUTANT { ImageState::There } else { ImageState::Old }",
         )],
     },
     Bug {
@@ -61,7 +61,7 @@ pub(crate) const BUGS: &[Bug] = &[
     Bug {
         what: "places are never given back",
         changes: &[(
-            "crates/rollout/src/round/draft.rs",
+            "crates/rollout/src/round/write_plan.rs",
             "if reserved.as_ref() == Some(operation) {",
             "if !MUTANT && reserved.as_ref() == Some(operation) {",
         )],
@@ -96,15 +96,15 @@ pub(crate) const BUGS: &[Bug] = &[
     Bug {
         what: "a grant is written without waiting for the ledger",
         changes: &[(
-            "crates/rollout/src/round/draft/steps.rs",
-            "draft.touched.iter().filter_map(|namespace|",
-            "draft.touched.iter().filter(|_| !MUTANT).filter_map(|namespace|",
+            "crates/rollout/src/round/write_plan/steps.rs",
+            "node_writes.touched.iter().filter_map(|namespace|",
+            "node_writes.touched.iter().filter(|_| !MUTANT).filter_map(|namespace|",
         )],
     },
     Bug {
         what: "agents are not given the right to operate in a namespace",
         changes: &[(
-            "crates/rollout/src/round/draft/steps.rs",
+            "crates/rollout/src/round/write_plan/steps.rs",
             "if binding.zip(ledger_uid).is_some_and(|(binding, ledger)| binding.serves(ledger)) {",
             "if MUTANT || binding.zip(ledger_uid).is_some_and(|(binding, ledger)| binding.serves(ledger)) {",
         )],

@@ -128,7 +128,7 @@ impl HoldSession<'_> {
         Some(())
     }
 
-    /// Resets those that are left, where that is wished. Says how many are left then.
+    /// Resets those that are left, where that is wanted. Says how many are left then.
     fn end_stragglers(&mut self, left: u32, in_flight: &mut InFlight) -> u32 {
         if self.ends_what_keeps_it() {
             self.kept = in_flight.all(&self.netns).unwrap_or_else(|error| {
@@ -153,11 +153,11 @@ impl HoldSession<'_> {
 
     /// Whether connections that keep an old process alive are ended before clients are let in.
     fn ends_what_keeps_it(&self) -> bool {
-        let is_wished = match self.target.drain.stragglers {
+        let is_wanted = match self.target.drain.stragglers {
             StragglerPolicy::Close | StragglerPolicy::Destroy => true,
             StragglerPolicy::Wait | StragglerPolicy::Abort => false,
         };
-        is_wished && !self.target.has_left
+        is_wanted && !self.target.has_left
     }
 
     /// Clients have been held for nearly as long as they can be, and the old process lives though it listens no more: it waits for

@@ -54,7 +54,7 @@ struct Looker {
     answers: Answers,
     nodes: NodeConnections,
     count: Count,
-    wished: DrainOverrides,
+    wanted: DrainOverrides,
 }
 
 impl Looker {
@@ -62,15 +62,15 @@ impl Looker {
         Self::of(DrainOverrides::default())
     }
 
-    /// Of a pod whose owner wishes this.
-    fn of(wished: DrainOverrides) -> Self {
-        Self { answers: Answers::default(), nodes: NodeConnections::default(), count: Count::default(), wished }
+    /// Of a pod whose owner wants this.
+    fn of(wanted: DrainOverrides) -> Self {
+        Self { answers: Answers::default(), nodes: NodeConnections::default(), count: Count::default(), wanted }
     }
 
     /// All of them have been opened by processes of the node.
     fn look(&mut self, stage: Stage, closing: Option<usize>, connections: &[Connection], among: Among) -> Ends {
         let (mut target, mut origin) = (target(stage), |_: &Connection| Origin::Node);
-        let DrainOverrides { stragglers, straggler_after_seconds, .. } = self.wished;
+        let DrainOverrides { stragglers, straggler_after_seconds, .. } = self.wanted;
         let drain = &mut target.drain;
         drain.stragglers = stragglers.unwrap_or(drain.stragglers);
         drain.straggler_after_seconds = straggler_after_seconds.unwrap_or(drain.straggler_after_seconds);

@@ -1,4 +1,4 @@
-//! Any pool, any wishes, any order.
+//! Any pool, any wants, any order.
 
 use proptest::prelude::*;
 
@@ -6,7 +6,7 @@ use super::model::{address, name, take};
 use super::*;
 use crate::ServerName;
 
-/// Addresses are few, so that wishes and servers meet.
+/// Addresses are few, so that what is wanted and servers meet.
 const ADDRESSES: u8 = 5;
 
 fn state() -> impl Strategy<Value = ServerState> {
@@ -46,7 +46,7 @@ fn last() -> impl Strategy<Value = Last> {
     prop_oneof![3 => Just(Last::Keep), 1 => Just(Last::Take)]
 }
 
-fn wish() -> impl Strategy<Value = Wanted> {
+fn target() -> impl Strategy<Value = Wanted> {
     let stand = prop_oneof![Just(Stand::In), last().prop_map(Stand::Out), last().prop_map(Stand::Gone)];
     (0..ADDRESSES, stand, 1..3_u16).prop_map(|(number, stand, weight)| {
         let weight = Weight::new(weight).unwrap();
@@ -54,8 +54,8 @@ fn wish() -> impl Strategy<Value = Wanted> {
     })
 }
 
-fn wishes() -> impl Strategy<Value = Vec<Wanted>> {
-    prop::collection::vec(wish(), 0..6)
+fn desired() -> impl Strategy<Value = Vec<Wanted>> {
+    prop::collection::vec(target(), 0..6)
 }
 
 fn serving(pool: &[Server]) -> usize {
@@ -75,27 +75,27 @@ fn pass_time(pool: &mut Vec<Server>) {
 
 proptest! {
     #[test]
-    fn no_step_is_taken_on_what_could_not_be_read(wishes in wishes()) {
-        prop_assert_eq!(steps(&wishes, &unreadable(), Instant::now()).steps, []);
+    fn no_step_is_taken_on_what_could_not_be_read(desired in desired()) {
+        prop_assert_eq!(steps(&desired, &unreadable(), Instant::now()).steps, []);
     }
 
     /// The model refuses steps on servers of others, on servers with sessions, and on servers that are not there.
     #[test]
-    fn every_step_is_one_that_the_provider_takes(wishes in wishes(), mut pool in pool()) {
+    fn every_step_is_one_that_the_provider_takes(desired in desired(), mut pool in pool()) {
         let others = |pool: &[Server]| -> Vec<Server> {
             pool.iter().filter(|server| server.owner == Owner::Others).cloned().collect()
         };
         let before = others(&pool);
-        for step in plan(&wishes, pool.clone()).steps {
+        for step in plan(&desired, pool.clone()).steps {
             take(&mut pool, &step);
         }
         prop_assert_eq!(others(&pool), before);
     }
 
     #[test]
-    fn somebody_serves_afterwards_unless_the_loss_was_accepted(wishes in wishes(), mut pool in pool()) {
+    fn somebody_serves_afterwards_unless_the_loss_was_accepted(desired in desired(), mut pool in pool()) {
         let before = pool.clone();
-        let steps = plan(&wishes, pool.clone()).steps;
+        let steps = plan(&desired, pool.clone()).steps;
         for step in &steps {
             take(&mut pool, step);
         }
@@ -103,41 +103,41 @@ proptest! {
             server.serves() && steps.contains(&Step::Drain { server: server.name.clone() })
         });
         let accepted = drained.filter_map(|server| server.address).any(|address| {
-            super::super::wanted::strongest(&wishes).get(&address).is_some_and(|wish| {
-                matches!(wish.stand, Stand::Out(Last::Take) | Stand::Gone(Last::Take))
+            super::super::wanted::strongest(&desired).get(&address).is_some_and(|target| {
+                matches!(target.stand, Stand::Out(Last::Take) | Stand::Gone(Last::Take))
             })
         });
         prop_assert!(serving(&before) == 0 || accepted || serving(&pool) > 0);
     }
 
     #[test]
-    fn the_order_of_lists_does_not_matter(wishes in wishes(), pool in pool()) {
+    fn the_order_of_lists_does_not_matter(desired in desired(), pool in pool()) {
         let turned = |mut list: Vec<Wanted>| { list.reverse(); list };
         let mut backwards = pool.clone();
         backwards.reverse();
-        prop_assert_eq!(plan(&wishes, pool), plan(&turned(wishes), backwards));
+        prop_assert_eq!(plan(&desired, pool), plan(&turned(desired), backwards));
     }
 
     #[test]
-    fn rounds_come_to_an_end_with_everything_as_wanted_or_a_reason(wishes in wishes(), mut pool in pool()) {
+    fn rounds_come_to_an_end_with_everything_as_wanted_or_a_reason(desired in desired(), mut pool in pool()) {
         let rounds = 20;
         for _ in 0..rounds {
-            for step in plan(&wishes, pool.clone()).steps {
+            for step in plan(&desired, pool.clone()).steps {
                 take(&mut pool, &step);
             }
             pass_time(&mut pool);
         }
-        let end = plan(&wishes, pool.clone());
+        let end = plan(&desired, pool.clone());
         prop_assert_eq!(&end.steps, &[]);
-        for wish in super::super::wanted::strongest(&wishes).into_values() {
-            let explained = end.kept.iter().any(|kept| kept.pod.as_ref() == Some(&wish.pod));
-            let number = wish.address;
+        for target in super::super::wanted::strongest(&desired).into_values() {
+            let explained = end.kept.iter().any(|kept| kept.pod.as_ref() == Some(&target.pod));
+            let number = target.address;
             let now = Instant::now();
             let proof = evidence(number, &Observation::new(Ok(pool.clone()), now), now);
             let moved_here = pool.iter().any(|server| {
                 server.address == Some(number) && matches!(server.owner, Owner::UsMoved { .. })
             });
-            let reached = match wish.stand {
+            let reached = match target.stand {
                 Stand::In => matches!(proof, Evidence::Serving | Evidence::Standby | Evidence::Unhealthy),
                 Stand::Out(_) => matches!(proof, Evidence::Out | Evidence::NotRegistered),
                 Stand::Gone(_) => proof == Evidence::NotRegistered,
@@ -146,7 +146,7 @@ proptest! {
             let by_others = pool.iter().any(|server| {
                 server.address == Some(number) && server.owner == Owner::Others
             });
-            prop_assert!(explained || reached || by_others || moved_here, "{:?}: {:?} {:?}", wish, proof, pool);
+            prop_assert!(explained || reached || by_others || moved_here, "{:?}: {:?} {:?}", target, proof, pool);
         }
     }
 

@@ -2,7 +2,7 @@ use super::*;
 
 fn usual() -> ModeInputs {
     ModeInputs {
-        wish: ModeWish::Auto,
+        wanted: DesiredMode::Auto,
         origin: "DrainPolicy shop/a".to_owned(),
         gated: true,
         serving: true,
@@ -57,14 +57,14 @@ fn auto_weighs_gap_and_company() {
         "ShortGap",
     );
     check(|s| (s.companion_serves, s.gap_milliseconds) = (true, Some(1)), leave(), "Companion");
-    check(|s| (s.companion_serves, s.wish) = (true, ModeWish::Hold), hold(), "Wished");
+    check(|s| (s.companion_serves, s.wanted) = (true, DesiredMode::Hold), hold(), "Wished");
     check(|s| s.another_serves = false, hold(), "OnlyPod");
     check(|s| (s.another_serves, s.gap_milliseconds) = (false, Some(9000)), hold(), "OnlyPod");
     check(|s| s.gated = false, hold(), "NoReadinessGate");
     check(|s| (s.serving, s.gap_milliseconds) = (false, Some(1)), leave(), "NotServing");
     check(|s| s.always_published = true, hold(), "AlwaysPublished");
     check(|s| (s.host_port, s.gap_milliseconds) = (Some(80), Some(9000)), hold(), "HostPort");
-    check(|s| (s.host_port, s.wish) = (Some(80), ModeWish::Leave), leave(), "Wished");
+    check(|s| (s.host_port, s.wanted) = (Some(80), DesiredMode::Leave), leave(), "Wished");
     let ported = |gap: Option<u32>, another_serves| {
         move |s: &mut ModeInputs| {
             (s.host_port, s.behind_service) = (Some(80), true);
@@ -94,7 +94,7 @@ fn requests_that_outlast_a_hold_let_a_pod_leave_where_another_one_serves() {
     check(&|s| (s.still_in_flight, s.another_serves) = (true, false), (GrantMode::Hold, "OnlyPod", false));
     let lone = |s: &mut ModeInputs| s.lone_service = Some("web-0".to_owned());
     check(&lone, (GrantMode::Hold, "ShortGap", false));
-    check(&|s| (s.wish, ()) = (ModeWish::Hold, ()), (GrantMode::Hold, "Wished", false));
+    check(&|s| (s.wanted, ()) = (DesiredMode::Hold, ()), (GrantMode::Hold, "Wished", false));
 }
 
 #[test]
@@ -193,7 +193,7 @@ fn a_pod_that_its_load_balancer_keeps_is_held_unless_it_is_away_for_too_long() {
     check(&ready(None), GrantMode::Leave, "UnknownGap");
     check(&|s| s.gap_milliseconds = Some(2501), GrantMode::Leave, "LongGap");
     check(&|s| s.long_lived_port = Some(5432), GrantMode::Leave, "LongConnections");
-    check(&|s| s.wish = ModeWish::Leave, GrantMode::Leave, "Wished");
+    check(&|s| s.wanted = DesiredMode::Leave, GrantMode::Leave, "Wished");
 }
 
 #[test]
@@ -217,9 +217,9 @@ fn where_connections_are_lost_at_readys_fall_a_pod_is_held_unless_it_is_away_for
     check(&|s| (s.long_lived_port, s.gap_milliseconds) = (Some(5432), Some(2501)), GrantMode::Leave, "LongConnections");
     check(&|s| s.agent_can_hold = Some(false), GrantMode::Leave, "AgentCannotHold");
     check(&|s| s.serving = false, GrantMode::Leave, "NotServing");
-    check(&|s| s.wish = ModeWish::Leave, GrantMode::Leave, "Wished");
-    let wished = ModeInputs { wish: ModeWish::Leave, connections_lost: Some(words.to_owned()), ..usual() };
-    let reason = choose(&wished).unwrap().reason;
+    check(&|s| s.wanted = DesiredMode::Leave, GrantMode::Leave, "Wished");
+    let inputs = ModeInputs { wanted: DesiredMode::Leave, connections_lost: Some(words.to_owned()), ..usual() };
+    let reason = choose(&inputs).unwrap().reason;
     assert_eq!(reason, format!("Wished: by DrainPolicy shop/a; {words}"), "its owner is told");
 }
 
@@ -237,37 +237,37 @@ fn what_serves_nobody_is_replaced_without_a_drain_unless_something_is_wished_or_
     check(&|s| s.gated = false, "ServesNobody");
     check(&|s| s.long_lived_port = Some(5432), "ServesNobody");
     check(&|s| s.serving = false, "NotServing");
-    check(&|s| s.wish = ModeWish::Leave, "Wished");
-    check(&|s| s.wish = ModeWish::Hold, "Wished");
+    check(&|s| s.wanted = DesiredMode::Leave, "Wished");
+    check(&|s| s.wanted = DesiredMode::Hold, "Wished");
     check(&|s| s.post_check = true, "PostCheck");
     check(&|s| s.agent_can_hold = Some(false), "AgentCannotHold");
 }
 
 #[test]
 fn who_cannot_be_held_leaves_whatever_is_wished() {
-    for wish in [ModeWish::Auto, ModeWish::Hold] {
-        check(|s| (s.wish, s.agent_can_hold) = (wish, Some(false)), GrantMode::Leave, "AgentCannotHold");
-        check(|s| (s.wish, s.post_check) = (wish, true), GrantMode::Leave, "PostCheck");
-        check(|s| (s.wish, s.hook_after_drain) = (wish, true), GrantMode::Leave, "HookAfterDrain");
-        check(|s| (s.wish, s.is_delayed) = (wish, true), GrantMode::Leave, "OperationDelay");
+    for wanted in [DesiredMode::Auto, DesiredMode::Hold] {
+        check(|s| (s.wanted, s.agent_can_hold) = (wanted, Some(false)), GrantMode::Leave, "AgentCannotHold");
+        check(|s| (s.wanted, s.post_check) = (wanted, true), GrantMode::Leave, "PostCheck");
+        check(|s| (s.wanted, s.hook_after_drain) = (wanted, true), GrantMode::Leave, "HookAfterDrain");
+        check(|s| (s.wanted, s.is_delayed) = (wanted, true), GrantMode::Leave, "OperationDelay");
     }
 }
 
 #[test]
 fn what_is_wished_is_done_where_it_can_be() {
-    check(|s| (s.wish, s.another_serves) = (ModeWish::Leave, false), GrantMode::Leave, "Wished");
-    check(|s| s.wish = ModeWish::Hold, GrantMode::Hold, "Wished");
-    check(|s| (s.wish, s.gated) = (ModeWish::Hold, false), GrantMode::Hold, "Wished");
-    check(|s| (s.wish, s.serving) = (ModeWish::Hold, false), GrantMode::Leave, "NotServing");
-    check(|s| (s.wish, s.serving, s.gated) = (ModeWish::Hold, false, false), GrantMode::Hold, "Wished");
-    check(|s| (s.wish, s.serving, s.always_published) = (ModeWish::Hold, false, true), GrantMode::Hold, "Wished");
-    check(|s| (s.wish, s.serving, s.host_port) = (ModeWish::Hold, false, Some(80)), GrantMode::Hold, "Wished");
+    check(|s| (s.wanted, s.another_serves) = (DesiredMode::Leave, false), GrantMode::Leave, "Wished");
+    check(|s| s.wanted = DesiredMode::Hold, GrantMode::Hold, "Wished");
+    check(|s| (s.wanted, s.gated) = (DesiredMode::Hold, false), GrantMode::Hold, "Wished");
+    check(|s| (s.wanted, s.serving) = (DesiredMode::Hold, false), GrantMode::Leave, "NotServing");
+    check(|s| (s.wanted, s.serving, s.gated) = (DesiredMode::Hold, false, false), GrantMode::Hold, "Wished");
+    check(|s| (s.wanted, s.serving, s.always_published) = (DesiredMode::Hold, false, true), GrantMode::Hold, "Wished");
+    check(|s| (s.wanted, s.serving, s.host_port) = (DesiredMode::Hold, false, Some(80)), GrantMode::Hold, "Wished");
 }
 
 #[test]
 fn without_the_gate_a_pod_that_has_to_leave_is_not_operated() {
     let refused: [fn(&mut ModeInputs); 4] = [
-        |s| s.wish = ModeWish::Leave,
+        |s| s.wanted = DesiredMode::Leave,
         |s| s.post_check = true,
         |s| s.hook_after_drain = true,
         |s| s.agent_can_hold = Some(false),

@@ -7,22 +7,22 @@ use hitless_workloads::PodIntent;
 
 use crate::mode::{Serving, StandIn, Traffic};
 use crate::round::facts::companions::is_of_target;
+use crate::round::facts::desired::{DesiredState, PodOperation};
 use crate::round::facts::endings::Ended;
 use crate::round::facts::lost::Lost;
-use crate::round::facts::wishes::{Wish, Wishes};
 use crate::snapshot::Snapshot;
 
-/// What is wished for those companions: nothing but to leave.
+/// What is wanted for those companions: nothing but to leave.
 pub(crate) fn retiring<'a>(
-    wishes: &Wishes<'a>,
+    desired: &DesiredState<'a>,
     ended: &Ended<'_>,
     traffic: &Traffic<'a>,
     lost: &Lost<'_>,
     snapshot: &'a Snapshot,
-) -> HashMap<&'a str, Wish<'a>> {
+) -> HashMap<&'a str, PodOperation<'a>> {
     let serving = |pod: &PodView| Serving::of(pod, ended.is_taken(&pod.id.uid));
     let is_over = |pod: &&PodView| {
-        let plan = wishes.workload_of_companion(pod).map(|index| (index, &wishes.plans[index]));
+        let plan = desired.workload_of_companion(pod).map(|index| (index, &desired.plans[index]));
         if plan.is_some_and(|(index, plan)| is_of_target(pod, plan) && !ended.is_halted(index)) {
             return false;
         }
@@ -32,15 +32,15 @@ pub(crate) fn retiring<'a>(
         let owner = pod.owner.as_ref().map_or("", |owner| owner.uid.as_str());
         let is_operated = |other: &&str| {
             // Nobody knows when one on a node that does not answer comes back.
-            let other = wishes.pods.get(*other).filter(|other| other.id.uid != pod.id.uid && !lost.has(&other.id.uid));
-            other.and_then(|other| wishes.owner(other)).is_some_and(|workload| workload.uid == owner)
+            let other = desired.pods.get(*other).filter(|other| other.id.uid != pod.id.uid && !lost.has(&other.id.uid));
+            other.and_then(|other| desired.owner(other)).is_some_and(|workload| workload.uid == owner)
         };
         // One that is back from an operation that has failed serves, and its result may stand there for ever.
         if ended.busy.iter().filter(|uid| ended.is_taken(uid)).any(is_operated) {
             return false;
         }
         let is_served = traffic.takes_clients(pod);
-        let has_no_pods = plan.is_none_or(|(_, plan)| plan.total == 0) && wishes.is_without_pods(owner);
+        let has_no_pods = plan.is_none_or(|(_, plan)| plan.total == 0) && desired.is_without_pods(owner);
         let is_replaced = match traffic.stand_in(pod, &serving) {
             StandIn::Serves | StandIn::ExceptOnNode(_) | StandIn::OnOtherNodes(_) => true,
             StandIn::ExceptFor(_) | StandIn::None => false,
@@ -50,8 +50,11 @@ pub(crate) fn retiring<'a>(
     let in_service = |pod: &&PodView| pod.in_service().is_some_and(|condition| condition.is_true);
     let companions = snapshot.companions.iter().map(|pod| &**pod);
     let companions = companions.filter(|pod| in_service(pod) && !pod.terminating && !pod.finished);
-    let wish = |pod: &'a PodView| {
-        (pod.id.uid.as_str(), Wish { rank: i32::MAX, ..Wish::assumed(pod, PodIntent::drain(pod), None) })
+    let wanted = |pod: &'a PodView| {
+        (
+            pod.id.uid.as_str(),
+            PodOperation { rank: i32::MAX, ..PodOperation::assumed(pod, PodIntent::drain(pod), None) },
+        )
     };
-    companions.filter(is_over).map(wish).collect()
+    companions.filter(is_over).map(wanted).collect()
 }

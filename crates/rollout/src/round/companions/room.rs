@@ -5,10 +5,10 @@ use hitless_gate::{Denies, RuleVerdict, Verdict};
 
 use crate::mode::Forecast;
 use crate::round::companions::waiting;
-use crate::round::draft::Draft;
 use crate::round::facts::Facts;
 use crate::round::operable::Operable;
 use crate::round::wait_reason::WaitReason;
+use crate::round::write_plan::WritePlan;
 
 impl Facts<'_, '_> {
     /// What the pod waits for that the rules deny, if they would let it go with one pod more in service, and a companion may be
@@ -34,13 +34,13 @@ impl Facts<'_, '_> {
     }
 
     /// Where nobody can read companion pods: whether one is taken to serve already. One that is made stands in for one pod at a time.
-    pub(crate) fn assumes_room(&self, operable: &Operable<'_>, answer: &Verdict, draft: &Draft<'_>) -> bool {
+    pub(crate) fn assumes_room(&self, operable: &Operable<'_>, answer: &Verdict, writes: &WritePlan<'_>) -> bool {
         let is_asked = self.snapshot.unknown.companions && operable.pod.gated;
         if !is_asked || !answer.rules.iter().all(lets_go_with_one_more) {
             return false;
         }
-        let is_taken = |pod: &PodView| draft.reservation(&pod.id.namespace, &pod.id.uid).is_some();
-        self.may_have(operable).is_some_and(|plan| !self.wishes.pods_of(plan).any(is_taken))
+        let is_taken = |pod: &PodView| writes.reservation(&pod.id.namespace, &pod.id.uid).is_some();
+        self.may_have(operable).is_some_and(|plan| !self.desired.pods_of(plan).any(is_taken))
     }
 }
 

@@ -6,7 +6,7 @@ use hitless_api::{Grant, MicroTime};
 use hitless_workloads::Object;
 use serde::{Deserialize, Serialize};
 
-use crate::round::facts::wishes::Wishes;
+use crate::round::facts::desired::DesiredState;
 
 /// The annotation.
 #[derive(Debug, Serialize, Deserialize)]
@@ -28,9 +28,9 @@ pub(crate) enum Chance {
 
 impl Chance {
     /// Of an operation on the way to the target of the workload with this index.
-    pub(crate) fn of(workload: Option<usize>, grant: &Grant, wishes: &Wishes<'_>) -> Self {
-        let Some(plan) = workload.map(|index| &wishes.plans[index]) else { return Self::Open };
-        let known = wishes.world.object(&plan.workload.uid).and_then(read);
+    pub(crate) fn of(workload: Option<usize>, grant: &Grant, desired: &DesiredState<'_>) -> Self {
+        let Some(plan) = workload.map(|index| &desired.plans[index]) else { return Self::Open };
+        let known = desired.world.object(&plan.workload.uid).and_then(read);
         match known.filter(|known| known.revision == plan.target) {
             None => Self::Open,
             Some(known) if grant.granted <= known.at => Self::Taken,

@@ -13,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::companion;
 use crate::round::change::Change;
 use crate::round::facts::chance::Chance;
-use crate::round::facts::wishes::Wishes;
+use crate::round::facts::desired::DesiredState;
 use crate::round::note::{note, regarding};
 use crate::snapshot::{AgentState, Snapshot};
 
@@ -31,13 +31,13 @@ impl<'a> Beside<'a> {
     }
 
     /// Whether at least half of the pods of the version before that were Ready when this was granted are not Ready now.
-    pub(crate) fn is_away(&self, grant: &Grant, wishes: &Wishes<'a>) -> bool {
-        let Some(pod) = wishes.pods.get(grant.pod.uid.as_str()) else { return false };
-        let Some(plan) = wishes.workload_of(pod).map(|index| &wishes.plans[index]) else { return false };
+    pub(crate) fn is_away(&self, grant: &Grant, desired: &DesiredState<'a>) -> bool {
+        let Some(pod) = desired.pods.get(grant.pod.uid.as_str()) else { return false };
+        let Some(plan) = desired.workload_of(pod).map(|index| &desired.plans[index]) else { return false };
         if !matches!(grant.op, GrantOp::Update | GrantOp::Restart) || plan.behind.is_empty() {
             return false;
         }
-        let old = wishes.pods_of(plan).filter(|other| plan.behind.contains(&other.id.uid) && self.counts(other));
+        let old = desired.pods_of(plan).filter(|other| plan.behind.contains(&other.id.uid) && self.counts(other));
         let (mut ready, mut down) = (0, 0);
         for other in old {
             if other.ready() {
@@ -88,7 +88,7 @@ pub(crate) struct Dependencies<'a> {
 
 impl<'a> Dependencies<'a> {
     /// Clocks that stop or go on, and what is to be said.
-    pub(crate) fn of(wishes: &Wishes<'a>, beside: &Beside<'a>, snapshot: &'a Snapshot, now: Timestamp) -> Self {
+    pub(crate) fn of(desired: &DesiredState<'a>, beside: &Beside<'a>, snapshot: &'a Snapshot, now: Timestamp) -> Self {
         let mut all = Self::default();
         for (node, view) in &snapshot.node_transitions {
             for grant in &view.spec.grants {
@@ -99,14 +99,14 @@ impl<'a> Dependencies<'a> {
                 if is_over && !is_bad(transition) {
                     continue;
                 }
-                let is_away = beside.is_away(grant, wishes);
-                let pod = wishes.pods.get(grant.pod.uid.as_str());
-                let index = pod.and_then(|pod| wishes.workload_of(pod));
+                let is_away = beside.is_away(grant, desired);
+                let pod = desired.pods.get(grant.pod.uid.as_str());
+                let index = pod.and_then(|pod| desired.workload_of(pod));
                 if let Some(index) = index.filter(|_| is_away && !is_over) {
                     all.away.entry(index).or_insert_with(|| grant.pod.name.clone());
                 }
-                let chance = Chance::of(wishes.workload_of_target(grant), grant, wishes);
-                all.notes.extend(index.and_then(|index| words(wishes, index, grant, (is_away, is_over), chance)));
+                let chance = Chance::of(desired.workload_of_target(grant), grant, desired);
+                all.notes.extend(index.and_then(|index| words(desired, index, grant, (is_away, is_over), chance)));
                 match (&grant.stands, is_away) {
                     (None, true) => {
                         let (stands, verify) = (Some(MicroTime(now)), grant.verify);
@@ -129,7 +129,7 @@ impl<'a> Dependencies<'a> {
 }
 
 pub(crate) fn words(
-    wishes: &Wishes<'_>,
+    desired: &DesiredState<'_>,
     index: usize,
     grant: &Grant,
     (is_away, is_over): (bool, bool),
@@ -142,7 +142,7 @@ pub(crate) fn words(
             let text = format!(
                 "pod {pod} was undone while pods of the version before were not Ready either, for the second time; it is not tried again by \
                  itself, use: kubectl hitless retry {}",
-                wishes.plans[index].workload.arguments()
+                desired.plans[index].workload.arguments()
             );
             (Severity::Warning, "NotTriedAgain", text)
         }
@@ -162,5 +162,5 @@ pub(crate) fn words(
         }
         (false, false) => return None,
     };
-    Some(note(regarding(&wishes.plans[index]), severity, reason, text))
+    Some(note(regarding(&desired.plans[index]), severity, reason, text))
 }

@@ -14,7 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::round::change::Change;
 use crate::round::facts::chance::Chance;
 use crate::round::facts::dependency::Beside;
-use crate::round::facts::wishes::Wishes;
+use crate::round::facts::desired::DesiredState;
 use crate::snapshot::{Evidence, OperationKey, Snapshot};
 
 /// Reason of a result `Done` whose pod the agent has not seen Ready: it was put back into service, and something that its readiness
@@ -62,13 +62,13 @@ pub(crate) struct Ended<'a> {
     pub(crate) busy: BTreeSet<&'a str>,
     /// Of these, those that are back from an operation that has failed and halts them: they serve.
     pub(crate) failed_but_serving: BTreeSet<&'a str>,
-    /// Reservations without a grant whose operation is still wished: ids by pod uid.
+    /// Reservations without a grant whose operation is still wanted: ids by pod uid.
     pub(crate) regrant: BTreeMap<&'a str, OperationKey>,
-    /// Pods that are not Ready after an operation that has ended, and wish one: their reservations are transferred to that, and are
+    /// Pods that are not Ready after an operation that has ended, and want one: their reservations are transferred to that, and are
     /// never free in between. Without it a pod whose old image is as bad as the new one could never be mended. With the
     /// grants that have ended.
     pub(crate) transfers: BTreeMap<&'a str, (&'a str, &'a Grant)>,
-    /// Operations that are over and speak for nothing else, on pods that are not Ready: their reservations stay, or go to what the pods wish
+    /// Operations that are over and speak for nothing else, on pods that are not Ready: their reservations stay, or go to what the pods want
     /// ([`Self::transfers`]).
     pub(crate) not_ready_after_end: Vec<Failure<'a>>,
     /// Pods with containers that the kubelet is still to replace, though their operation has ended.
@@ -91,7 +91,7 @@ impl Ended<'_> {
         self.failures.iter().filter(|failure| !failure.result.is_of_pod_only())
     }
 
-    /// Operations that are over and brought their pods' wishes no further.
+    /// Operations that are over and brought their pods' desired operations no further.
     pub(crate) fn over(&self) -> impl Iterator<Item = &Failure<'_>> {
         self.failures.iter().chain(&self.not_ready_after_end)
     }
@@ -134,7 +134,7 @@ impl<'a> Granted<'a> {
 
 /// Which operations have ended, and what follows.
 pub(crate) fn derive<'a>(
-    wishes: &Wishes<'a>,
+    desired: &DesiredState<'a>,
     beside: &Beside<'a>,
     snapshot: &'a Snapshot,
     now: Timestamp,
@@ -144,11 +144,11 @@ pub(crate) fn derive<'a>(
         for grant in &view.spec.grants {
             let (granted, transition) = (Granted { node, grant }, view.transition(grant));
             match transition.and_then(|transition| Some((transition, transition.result.as_ref()?))) {
-                None => running(granted, wishes, snapshot, now, &mut endings),
+                None => running(granted, desired, snapshot, now, &mut endings),
                 Some((transition, result)) => {
-                    let is_away = beside.is_away(grant, wishes);
-                    let workload = wishes.workload_of_target(grant);
-                    let chance = Chance::of(workload, grant, wishes);
+                    let is_away = beside.is_away(grant, desired);
+                    let workload = desired.workload_of_target(grant);
+                    let chance = Chance::of(workload, grant, desired);
                     let failure = Failure {
                         grant,
                         result,
@@ -159,15 +159,15 @@ pub(crate) fn derive<'a>(
                     };
                     // What was away is there again, and that it is tried once more is written down.
                     let has_passed = failure.outside && !is_away && chance == Chance::Taken;
-                    let pod = wishes.pods.get(grant.pod.uid.as_str());
+                    let pod = desired.pods.get(grant.pod.uid.as_str());
                     let overruled = has_passed || pod.is_some_and(|pod| transition.is_overruled(pod));
                     let late = Late::of(&failure, pod, now);
-                    over(granted, failure, overruled, late, wishes, snapshot, &mut endings);
+                    over(granted, failure, overruled, late, desired, snapshot, &mut endings);
                 }
             }
         }
     }
-    orphans::in_namespaces(wishes, snapshot, now, &mut endings);
+    orphans::in_namespaces(desired, snapshot, now, &mut endings);
     orphans::in_cluster(snapshot, &mut endings);
     endings
 }
@@ -175,7 +175,7 @@ pub(crate) fn derive<'a>(
 /// No result yet.
 fn running<'a>(
     granted: Granted<'a>,
-    wishes: &Wishes<'a>,
+    desired: &DesiredState<'a>,
     snapshot: &'a Snapshot,
     now: Timestamp,
     endings: &mut Endings<'a>,
@@ -187,11 +187,11 @@ fn running<'a>(
         return;
     }
     ended.busy.insert(&grant.pod.uid);
-    let Some(pod) = wishes.pods.get(grant.pod.uid.as_str()) else {
+    let Some(pod) = desired.pods.get(grant.pod.uid.as_str()) else {
         ended.reads.push(granted.read());
         return;
     };
-    if !grant.cancel.as_ref().is_some_and(Cancel::undoes) && is_given_up(grant, wishes, snapshot) {
+    if !grant.cancel.as_ref().is_some_and(Cancel::undoes) && is_given_up(grant, desired, snapshot) {
         let cancel = Cancel { reason: "WishGone".to_owned(), since: MicroTime(now) };
         changes.push(Change::Cancel { node, grant, cancel });
         return;
@@ -199,12 +199,12 @@ fn running<'a>(
     changes.extend(without_reservation::take_back(node, grant, pod, snapshot, now));
 }
 
-/// Nobody wishes it any more. Of a kind that is left alone what is under way ends, but no pod leaves service for good.
-pub(crate) fn is_given_up(grant: &Grant, wishes: &Wishes<'_>, snapshot: &Snapshot) -> bool {
+/// Nobody wants it any more. Of a kind that is left alone what is under way ends, but no pod leaves service for good.
+pub(crate) fn is_given_up(grant: &Grant, desired: &DesiredState<'_>, snapshot: &Snapshot) -> bool {
     if snapshot.is_of_left(grant) {
         return grant.op == GrantOp::Drain;
     }
-    !wishes.wants(grant) && !snapshot.is_of_unreadable(grant)
+    !desired.wants(grant) && !snapshot.is_of_unreadable(grant)
 }
 
 /// Whether the kubelet is still to replace the containers of an operation that has ended.
@@ -238,7 +238,7 @@ fn over<'a>(
     failure: Failure<'a>,
     overruled: bool,
     late: Late,
-    wishes: &Wishes<'a>,
+    desired: &DesiredState<'a>,
     snapshot: &'a Snapshot,
     endings: &mut Endings<'a>,
 ) {
@@ -251,7 +251,7 @@ fn over<'a>(
     if matches!(late, Late::Until(_)) {
         ended.late.insert(&grant.pod.uid);
     }
-    let pod = wishes.pods.get(grant.pod.uid.as_str());
+    let pod = desired.pods.get(grant.pod.uid.as_str());
     let evidence = snapshot.evidence.get(&OperationKey::granted(grant));
     if grant.op == GrantOp::Drain && result.outcome == Outcome::Done {
         // It is deleted now, and out of service until it is gone. Where nobody deletes it, its agent puts it back; so does one that was
@@ -270,7 +270,7 @@ fn over<'a>(
         ended.reads.extend((pod.is_none() || is_back).then(|| granted.read()));
         return;
     }
-    // What is derived from the pod must know of it, or it would be wished again.
+    // What is derived from the pod must know of it, or it would be wanted again.
     let was_ready = result.outcome == Outcome::Done && result.reason != READY_PENDING;
     let proven = match evidence {
         Some(Evidence::Gone) => true,
@@ -284,12 +284,12 @@ fn over<'a>(
         Some(Evidence::NotReady) => was_ready && grant.op != GrantOp::Foreign,
         None => was_ready && pod.is_some_and(|pod| shows(grant, pod)),
     };
-    let still_speaks = wishes.is_the_wish(grant) || is_halting(&failure, wishes) || snapshot.is_of_unreadable(grant);
+    let still_speaks = desired.is_desired(grant) || is_halting(&failure, desired) || snapshot.is_of_unreadable(grant);
     let lasting = result.is_lasting() && grant.cancel.is_none() && still_speaks && !overruled;
     // The same operation too, where it may be tried again: the pod may need it to become Ready.
     let may_repeat = result.outcome != Outcome::Done || grant.op == GrantOp::Foreign;
-    let tried_again = !lasting && may_repeat && wishes.is_the_wish(grant);
-    let may_be_transferred = tried_again || wishes.has_another_wish(grant);
+    let tried_again = !lasting && may_repeat && desired.is_desired(grant);
+    let may_be_transferred = tried_again || desired.wants_another(grant);
     if proven {
         changes.push(granted.release());
         if !lasting {
@@ -341,8 +341,8 @@ fn was_transferred(grant: &Grant, snapshot: &Snapshot) -> bool {
 }
 
 /// Whether it stands for the target of a rollout that is still going on, even if the pod itself is gone.
-fn is_halting(failure: &Failure<'_>, wishes: &Wishes<'_>) -> bool {
-    let rolling = |index: usize| matches!(wishes.plans[index].stage, Stage::Rolling | Stage::Finishing);
+fn is_halting(failure: &Failure<'_>, desired: &DesiredState<'_>) -> bool {
+    let rolling = |index: usize| matches!(desired.plans[index].stage, Stage::Rolling | Stage::Finishing);
     failure.result.outcome != Outcome::Refused && failure.workload.is_some_and(rolling)
 }
 

@@ -50,7 +50,7 @@ pub(crate) struct Images<'a> {
 
 /// What is known of an image that has to be on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Known<'a> {
+pub(crate) enum ImageState<'a> {
     /// It is there.
     There,
     /// The last answer is old, and is asked for again once the rules have let the pod go: of a registry that is asked at every start,
@@ -87,13 +87,14 @@ impl<'a> Images<'a> {
 
     /// The first image that has to be on the pod's node and is not known to be there; else the first whose registry has to be
     /// asked again.
-    fn first_missing(&self, pod: &PodView, intent: &PodIntent) -> Option<(Pull, Known<'a>)> {
+    fn first_missing(&self, pod: &PodView, intent: &PodIntent) -> Option<(Pull, ImageState<'a>)> {
         let known = pulls(pod, intent).map(|pull| {
             let known = self.known(&pull);
             (pull, known)
         });
-        let missing = known.filter(|(pull, known)| *known != Known::There && self.given_up(intent, pull).is_none());
-        missing.min_by_key(|(_, known)| *known == Known::Old)
+        let missing =
+            known.filter(|(pull, known)| *known != ImageState::There && self.given_up(intent, pull).is_none());
+        missing.min_by_key(|(_, known)| *known == ImageState::Old)
     }
 
     /// Images of which registries have said in several attempts, somewhere, that they don't have them, or nothing.
@@ -108,7 +109,7 @@ impl<'a> Images<'a> {
 
     /// Of a pod that leaves without its next image being there: what was not fetched, and why.
     pub(crate) fn not_fetched(&self, pod: &PodView, intent: &PodIntent) -> Option<(Pull, Cow<'_, str>)> {
-        let mut missing = pulls(pod, intent).filter(|pull| self.known(pull) != Known::There);
+        let mut missing = pulls(pod, intent).filter(|pull| self.known(pull) != ImageState::There);
         missing.find_map(|pull| {
             let words = self.given_up(intent, &pull)?;
             Some((pull, words))
@@ -216,7 +217,7 @@ impl<'a> Images<'a> {
     }
 
     /// What is known of the image.
-    pub(crate) fn known(&self, pull: &Pull) -> Known<'a> {
+    pub(crate) fn known(&self, pull: &Pull) -> ImageState<'a> {
         let attempts = self.telling(pull);
         let asked = pull.policy == PullPolicy::Always;
         if !asked {
@@ -226,26 +227,28 @@ impl<'a> Images<'a> {
             let needs_proof = !pull.identity.secrets.is_empty() || pull.is_other_repository;
             let is_proven = || !needs_proof || self.can_not_fetch(pull);
             if is_fetched || self.is_there(&pull.node, &image::canonical(&pull.image)) && is_proven() {
-                return Known::There;
+                return ImageState::There;
             }
         }
         let Some(latest) = attempts.first() else {
             // Who can't see what nodes have takes it to be there.
             return match self.snapshot.unknown.images {
-                true => Known::There,
-                false if self.refusals.had_no_room(pull, &pull.key()) => Known::Old,
-                false => Known::Unknown,
+                true => ImageState::There,
+                false if self.refusals.had_no_room(pull, &pull.key()) => ImageState::Old,
+                false => ImageState::Unknown,
             };
         };
         match latest.state {
             PrefetchState::Fetched { at, .. } => {
                 let is_fresh = at.is_some_and(|at| self.now.duration_since(at) <= FRESH);
-                if is_fresh { Known::There } else { Known::Old }
+                if is_fresh { ImageState::There } else { ImageState::Old }
             }
             PrefetchState::Rejected { .. }
             | PrefetchState::Failed { .. }
             | PrefetchState::NotBegun
-            | PrefetchState::Pulling => attempts.iter().find_map(|attempt| failure(attempt)).unwrap_or(Known::Pulling),
+            | PrefetchState::Pulling => {
+                attempts.iter().find_map(|attempt| failure(attempt)).unwrap_or(ImageState::Pulling)
+            }
         }
     }
 
@@ -282,20 +285,20 @@ impl<'a> Images<'a> {
     pub(crate) fn waiting_to_be_fetched(&self, pod: &PodView, intent: &PodIntent) -> Option<WaitReason> {
         pulls(pod, intent).find_map(|pull| match self.known(&pull) {
             // Nothing was fetched: the API server had no room for the pod that would do it.
-            Known::Old if self.telling(&pull).is_empty() => Some(self.not_begun(pull)),
+            ImageState::Old if self.telling(&pull).is_empty() => Some(self.not_begun(pull)),
             known => self.waiting_for(pull, known),
         })
     }
 
-    fn waiting_for(&self, pull: Pull, known: Known<'_>) -> Option<WaitReason> {
+    fn waiting_for(&self, pull: Pull, known: ImageState<'_>) -> Option<WaitReason> {
         match known {
-            Known::There | Known::Old => None,
-            Known::Pulling => Some(self.under_way(pull)),
-            Known::Failed { reason, message, attempt } => {
+            ImageState::There | ImageState::Old => None,
+            ImageState::Pulling => Some(self.under_way(pull)),
+            ImageState::Failed { reason, message, attempt } => {
                 let why = NotFetched::Failed { reason: reason.to_owned(), message: message.to_owned(), attempt };
                 Some(WaitReason::ImageNotFetched { image: pull.image, node: pull.node, why })
             }
-            Known::Unknown => Some(self.not_begun(pull)),
+            ImageState::Unknown => Some(self.not_begun(pull)),
         }
     }
 
@@ -349,12 +352,12 @@ impl<'a> Images<'a> {
 }
 
 /// What the operation needs on the pod's node, container by container. A container that gets the name that it has is one whose
-/// digest is asked for first; nothing is asked for an operation that nobody wishes. Of a pod that leaves for good it is what the pod in
+/// digest is asked for first; nothing is asked for an operation that nobody wants. Of a pod that leaves for good it is what the pod in
 /// its place will have.
 pub(crate) fn pulls<'p>(pod: &'p PodView, intent: &'p PodIntent) -> impl Iterator<Item = Pull> + 'p {
-    let is_wished = !intent.operation.annotations.is_empty();
-    let wished = pulls_of(pod, &intent.operation.containers).filter(move |_| is_wished);
-    wished.chain(pulls_of(pod, &intent.operation.fetch))
+    let is_wanted = !intent.operation.annotations.is_empty();
+    let wanted = pulls_of(pod, &intent.operation.containers).filter(move |_| is_wanted);
+    wanted.chain(pulls_of(pod, &intent.operation.fetch))
 }
 
 /// The same for what was granted.
@@ -379,10 +382,10 @@ pub(crate) fn gives_up_at(attempt: &PrefetchView) -> Option<Timestamp> {
     attempt.created?.saturating_add(NO_SANDBOX_FOR).ok()
 }
 
-fn failure(attempt: &PrefetchView) -> Option<Known<'_>> {
+fn failure(attempt: &PrefetchView) -> Option<ImageState<'_>> {
     match &attempt.state {
         PrefetchState::Rejected { reason, message } | PrefetchState::Failed { reason, message } => {
-            Some(Known::Failed { reason, message, attempt: attempt.attempt })
+            Some(ImageState::Failed { reason, message, attempt: attempt.attempt })
         }
         PrefetchState::NotBegun | PrefetchState::Pulling | PrefetchState::Fetched { .. } => None,
     }

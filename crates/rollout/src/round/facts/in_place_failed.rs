@@ -9,8 +9,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::round::attempts::kept;
+use crate::round::facts::desired::DesiredState;
 use crate::round::facts::unfit::may_roll;
-use crate::round::facts::wishes::Wishes;
 
 /// The annotation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,9 +39,9 @@ impl InPlaceFailed {
     }
 
     /// What is known from the version before, if its new pods serve, and their owner lets further ones be made.
-    pub(crate) fn before(index: usize, wishes: &Wishes<'_>) -> Option<Self> {
-        let plan = wishes.plans.get(index).filter(|plan| may_roll(plan))?;
-        let root = wishes.world.object(&plan.workload.uid)?;
+    pub(crate) fn before(index: usize, desired: &DesiredState<'_>) -> Option<Self> {
+        let plan = desired.plans.get(index).filter(|plan| may_roll(plan))?;
+        let root = desired.world.object(&plan.workload.uid)?;
         let known: Self = serde_json::from_str(root.annotations.get(annotations::IN_PLACE_FAILED)?).ok()?;
         let is_as_it_was = known.kept == kept(root).map(|kept| kept.to_string());
         // One that was operated since has started in place.
@@ -50,7 +50,7 @@ impl InPlaceFailed {
             is_younger && !pod.is_operated()
         };
         let serves = |pod: &PodView| pod.available() && plan.behind.contains(&pod.id.uid) && is_new(pod);
-        let holds = is_as_it_was && !plan.is_target(&known.revision) && wishes.pods.values().any(|pod| serves(pod));
+        let holds = is_as_it_was && !plan.is_target(&known.revision) && desired.pods.values().any(|pod| serves(pod));
         holds.then_some(known)
     }
 

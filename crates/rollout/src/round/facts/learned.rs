@@ -8,7 +8,7 @@ use hitless_api::{Outcome, Transition};
 use jiff::SignedDuration;
 
 use crate::mode::Gaps;
-use crate::round::facts::wishes::Wishes;
+use crate::round::facts::desired::DesiredState;
 
 /// What reports tell that a workload does not know yet: gaps with what is new.
 #[derive(Default)]
@@ -20,15 +20,15 @@ pub(crate) struct Learned {
 }
 
 /// The same by index of the plan.
-pub(crate) fn learned(wishes: &Wishes<'_>) -> BTreeMap<usize, Learned> {
+pub(crate) fn learned(desired: &DesiredState<'_>) -> BTreeMap<usize, Learned> {
     // With how long containers listened before they were ready.
     let mut longest: BTreeMap<(usize, &str), (u32, Option<u32>)> = BTreeMap::new();
-    for (pod, transition) in wishes.reports() {
+    for (pod, transition) in desired.reports() {
         let is_done = transition.result.as_ref().is_some_and(|result| result.outcome == Outcome::Done);
         let Some(gap) = transition.gap_milliseconds.filter(|_| is_done) else { continue };
         let Some(gap) = plausible(gap, transition, pod) else { continue };
         let Some(revision) = pod.annotations.get(annotations::REVISION) else { continue };
-        let Some(workload) = wishes.workload_of(pod) else { continue };
+        let Some(workload) = desired.workload_of(pod) else { continue };
         let (known, unready) = longest.entry((workload, revision)).or_default();
         *known = gap.max(*known);
         let to_ready = transition.ready_milliseconds.map(|time| plausible_to_ready(time, gap, transition, pod));
@@ -36,7 +36,7 @@ pub(crate) fn learned(wishes: &Wishes<'_>) -> BTreeMap<usize, Learned> {
     }
     let mut next: BTreeMap<usize, Learned> = BTreeMap::new();
     for ((workload, revision), (gap, unready)) in longest {
-        let plan = &wishes.plans[workload];
+        let plan = &desired.plans[workload];
         let learned = next.entry(workload).or_default();
         let (gaps, to_ready) = (plan.gaps.as_deref(), plan.gaps_to_ready.as_deref());
         let before = unready_before(gaps, to_ready, revision);

@@ -9,7 +9,7 @@ use hitless_workloads::{Plan, Stage};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::companion;
-use crate::round::facts::wishes::Wishes;
+use crate::round::facts::desired::DesiredState;
 use crate::round::note::{note, regarding};
 use crate::snapshot::{NodeView, Snapshot};
 
@@ -53,12 +53,12 @@ impl<'a> Lost<'a> {
 
     /// Why a rollout does not end, of which all pods that are there have the version: a workload that makes its pods itself makes no other one
     /// before this one is gone.
-    pub(crate) fn keeps(&self, wishes: &Wishes<'_>, plan: &Plan) -> Option<String> {
+    pub(crate) fn keeps(&self, desired: &DesiredState<'_>, plan: &Plan) -> Option<String> {
         if self.uids.is_empty() || !matches!(plan.stage, Stage::Finishing) {
             return None;
         }
         let own = |pod: &&&PodView| self.has(&pod.id.uid) && !companion::is_companion(pod);
-        let pod = wishes.world.pods(&plan.workload.uid).iter().find(own)?;
+        let pod = desired.world.pods(&plan.workload.uid).iter().find(own)?;
         let node = pod.node.as_deref().unwrap_or_default();
         Some(format!(
             "pod {} is on node {node}, which does not answer, and the rollout ends once that pod is there again; {}",
@@ -68,8 +68,8 @@ impl<'a> Lost<'a> {
     }
 
     /// The same for all that look at a workload.
-    pub(crate) fn notes(&self, wishes: &Wishes<'_>) -> Vec<EventNote> {
-        let kept = wishes.plans.iter().filter_map(|plan| Some((plan, self.keeps(wishes, plan)?)));
+    pub(crate) fn notes(&self, desired: &DesiredState<'_>) -> Vec<EventNote> {
+        let kept = desired.plans.iter().filter_map(|plan| Some((plan, self.keeps(desired, plan)?)));
         kept.map(|(plan, text)| note(regarding(plan), Severity::Warning, "NodeLost", text)).collect()
     }
 

@@ -5,7 +5,7 @@ use hitless_api::{Grant, GrantOp};
 use hitless_workloads::foreign;
 use jiff::Timestamp;
 
-use crate::round::facts::wishes::Wishes;
+use crate::round::facts::desired::DesiredState;
 use crate::round::finalizers;
 use crate::round::note::{note, pod_reference};
 use crate::snapshot::Snapshot;
@@ -60,9 +60,9 @@ impl<'a> Overdue<'a> {
     }
 
     /// On each pod, whom its operation waits for and how it ends.
-    pub(crate) fn notes(&self, wishes: &Wishes<'_>) -> Vec<EventNote> {
+    pub(crate) fn notes(&self, desired: &DesiredState<'_>) -> Vec<EventNote> {
         let note = |late: &Late<'_>| {
-            let pod = *wishes.pods.get(late.uid)?;
+            let pod = *desired.pods.get(late.uid)?;
             let operators = || {
                 foreign::operators(pod).unwrap_or_else(|| {
                     "no operator operates it any more, and it has not come back: look at its labels, finalizers and containers".to_owned()

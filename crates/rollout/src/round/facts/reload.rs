@@ -8,12 +8,12 @@ use hitless_api::MountedConfig;
 use hitless_api::event::{EventNote, Severity};
 use hitless_api::names::{RESTARTS_CONTAINERS, UPDATE_IN_PLACE, annotations};
 use hitless_workloads::config::{Config, InitConfig, Missing, used_by};
-use hitless_workloads::{Object, Plan, RestartsWish, Stage, Write, registry};
+use hitless_workloads::{Object, Plan, RestartsPolicy, Stage, Write, registry};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::reload::{Content, Found, command};
 use crate::round::change::Change;
-use crate::round::facts::wishes::Wishes;
+use crate::round::facts::desired::DesiredState;
 use crate::snapshot::Snapshot;
 
 /// Changes that come together are one restart: so long nothing may have changed.
@@ -70,9 +70,9 @@ impl Reload {
 
     /// Where it is known what its pods have.
     fn of_recorded(object: &Object, plan: &Plan, content: &Content, recorded: &str) -> Self {
-        let init = match RestartsWish::of(object) {
-            RestartsWish::Auto | RestartsWish::Pods => changed_for_init(object, &content.config),
-            RestartsWish::Containers => BTreeSet::new(),
+        let init = match RestartsPolicy::of(object) {
+            RestartsPolicy::Auto | RestartsPolicy::Pods => changed_for_init(object, &content.config),
+            RestartsPolicy::Containers => BTreeSet::new(),
         };
         match (init.is_empty(), content.config.hash.is(recorded)) {
             (true, true) => Self::UpToDate,
@@ -211,10 +211,10 @@ impl Reloads {
 }
 
 /// How all workloads stand that reload, and what is written to them.
-pub(crate) fn decide(wishes: &Wishes<'_>, snapshot: &Snapshot, now: Timestamp) -> Reloads {
+pub(crate) fn decide(desired: &DesiredState<'_>, snapshot: &Snapshot, now: Timestamp) -> Reloads {
     let mut reloads = Reloads::default();
-    for (index, plan) in wishes.plans.iter().enumerate() {
-        let Some(object) = wishes.world.object(&plan.workload.uid).filter(|object| object.reloads()) else { continue };
+    for (index, plan) in desired.plans.iter().enumerate() {
+        let Some(object) = desired.world.object(&plan.workload.uid).filter(|object| object.reloads()) else { continue };
         let found = snapshot.reloads.get(&object.id.uid);
         let reload = Reload::of(object, plan, found);
         reloads.notes.extend(reload.note(object));
@@ -233,7 +233,7 @@ pub(crate) fn decide(wishes: &Wishes<'_>, snapshot: &Snapshot, now: Timestamp) -
                 | Reload::Denied(_)
                 | Reload::Nothing
                 | Reload::Missing(_) => None,
-                Reload::Later => are_made_anew(wishes, plan).then(|| record(object, &content.config)).flatten(),
+                Reload::Later => are_made_anew(desired, plan).then(|| record(object, &content.config)).flatten(),
             };
             // Not beside another write to it: both would be conditional on the same version.
             let is_first = matches!(reload, Reload::Later);
@@ -253,8 +253,8 @@ pub(crate) fn decide(wishes: &Wishes<'_>, snapshot: &Snapshot, now: Timestamp) -
 
 /// Whether the native controller is about to make all its pods anew: they get what there is now, so that is recorded before it is let go. What
 /// changes later is a restart after that.
-fn are_made_anew(wishes: &Wishes<'_>, plan: &Plan) -> bool {
-    matches!(plan.stage, Stage::SteppingAside(_)) && !wishes.pods_of(plan).any(|pod| plan.has_target(pod))
+fn are_made_anew(desired: &DesiredState<'_>, plan: &Plan) -> bool {
+    matches!(plan.stage, Stage::SteppingAside(_)) && !desired.pods_of(plan).any(|pod| plan.has_target(pod))
 }
 
 /// Init containers that use something that has changed. Where a version before this one recorded nothing for them, a change that it has

@@ -8,9 +8,9 @@ use std::collections::BTreeSet;
 use hitless_api::pod::PodView;
 
 use crate::companion;
+use crate::round::facts::desired::DesiredState;
 use crate::round::facts::endings::Ended;
 use crate::round::facts::lost::Lost;
-use crate::round::facts::wishes::Wishes;
 
 /// Which pods have the versions that their workloads are being brought to.
 pub(crate) struct Trials<'a> {
@@ -21,17 +21,17 @@ pub(crate) struct Trials<'a> {
 }
 
 impl<'a> Trials<'a> {
-    pub(crate) fn of(wishes: &Wishes<'a>, ended: &Ended<'a>, lost: &Lost<'_>) -> Self {
+    pub(crate) fn of(desired: &DesiredState<'a>, ended: &Ended<'a>, lost: &Lost<'_>) -> Self {
         let mut updated: Vec<&str> = ended.transfers.keys().copied().collect();
         let mut verified = BTreeSet::new();
-        for (index, plan) in wishes.plans.iter().enumerate().filter(|(_, plan)| !plan.behind.is_empty()) {
-            for pod in wishes.pods_of(plan).filter(|pod| stays(pod) && plan.has_target(pod)) {
+        for (index, plan) in desired.plans.iter().enumerate().filter(|(_, plan)| !plan.behind.is_empty()) {
+            for pod in desired.pods_of(plan).filter(|pod| stays(pod) && plan.has_target(pod)) {
                 let uid = pod.id.uid.as_str();
                 // It proves nothing, and nobody learns more of it as long as its node is away.
                 if !lost.has(uid) {
                     updated.push(uid);
                 }
-                let is_new = wishes.world.recently_ready.contains_key(uid) || ended.late.contains(uid);
+                let is_new = desired.world.recently_ready.contains_key(uid) || ended.late.contains(uid);
                 if pod.available() && !ended.is_taken(uid) && !is_new {
                     verified.insert(index);
                 }

@@ -9,10 +9,10 @@ use jiff::Timestamp;
 use crate::round::attempts::kept;
 use crate::round::facts::Facts;
 use crate::round::facts::companions::has_run;
+use crate::round::facts::desired::DesiredState;
 use crate::round::facts::endings::{Ended, Failure};
 use crate::round::facts::images::Images;
 use crate::round::facts::in_place_failed::InPlaceFailed;
-use crate::round::facts::wishes::Wishes;
 use crate::snapshot::Snapshot;
 
 /// Reasons of a way back whose version has crashed.
@@ -46,7 +46,7 @@ enum Unfit {
 
 /// Looks for such versions.
 pub(crate) struct Unfits<'s, 'a> {
-    pub(crate) wishes: &'s Wishes<'a>,
+    pub(crate) desired: &'s DesiredState<'a>,
     pub(crate) ended: &'s Ended<'a>,
     pub(crate) images: &'s Images<'a>,
     pub(crate) snapshot: &'a Snapshot,
@@ -55,34 +55,34 @@ pub(crate) struct Unfits<'s, 'a> {
 
 impl<'s, 'a> Unfits<'s, 'a> {
     pub(crate) fn of(facts: &'s Facts<'a, '_>, now: Timestamp) -> Self {
-        let Facts { wishes, ended, images, snapshot, .. } = facts;
-        Self { wishes, ended, images, snapshot, now }
+        let Facts { desired, ended, images, snapshot, .. } = facts;
+        Self { desired, ended, images, snapshot, now }
     }
 
     /// Whether the workload goes natively, so that its version is not put back as a bad one.
     pub(crate) fn goes_natively(&self, index: usize) -> bool {
-        may_roll(&self.wishes.plans[index]) && self.words(index).is_some()
+        may_roll(&self.desired.plans[index]) && self.words(index).is_some()
     }
 
     /// Whether new pods come natively, or are about to: what has failed in place halts nothing then.
     pub(crate) fn is_native(&self, index: usize) -> bool {
-        matches!(self.wishes.plans[index].stage, Stage::Native | Stage::SteppingAside(_)) || self.goes_natively(index)
+        matches!(self.desired.plans[index].stage, Stage::Native | Stage::SteppingAside(_)) || self.goes_natively(index)
     }
 
     /// Why new pods are needed, for people.
     pub(crate) fn words(&self, index: usize) -> Option<String> {
-        let before = || InPlaceFailed::before(index, self.wishes).map(|before| before.words());
+        let before = || InPlaceFailed::before(index, self.desired).map(|before| before.words());
         self.old_secrets(index).or_else(|| self.of_failure(index)).or_else(before)
     }
 
     /// What the next rollout is to know of this one. Where a new pod pulls with other secrets, all later ones have them, too.
     pub(crate) fn lesson(&self, index: usize) -> Option<InPlaceFailed> {
-        let plan = &self.wishes.plans[index];
+        let plan = &self.desired.plans[index];
         match self.find(index) {
-            None => InPlaceFailed::before(index, self.wishes).map(|before| before.again(plan, self.now)),
+            None => InPlaceFailed::before(index, self.desired).map(|before| before.again(plan, self.now)),
             Some((_, Unfit::NotPulled)) => None,
             Some((failure, unfit)) => {
-                let root = self.wishes.world.object(&plan.workload.uid)?;
+                let root = self.desired.world.object(&plan.workload.uid)?;
                 Some(InPlaceFailed::of(plan, root, seen(failure, &unfit), self.now))
             }
         }
@@ -90,11 +90,13 @@ impl<'s, 'a> Unfits<'s, 'a> {
 
     /// A pod can't pull with the secrets that it was made with.
     fn old_secrets(&self, index: usize) -> Option<String> {
-        let own =
-            self.wishes.plans[index].wishes.iter().filter_map(|wish| self.wishes.by_pod.get(wish.pod.uid.as_str()));
-        own.filter(|wish| wish.workload == Some(index)).find_map(|wish| {
-            let template = self.wishes.template_of(wish)?;
-            let why = self.images.old_secrets(wish.pod, wish.intent.as_ref().ok()?, template)?;
+        let own = self.desired.plans[index]
+            .desired
+            .iter()
+            .filter_map(|wanted| self.desired.by_pod.get(wanted.pod.uid.as_str()));
+        own.filter(|wanted| wanted.workload == Some(index)).find_map(|wanted| {
+            let template = self.desired.template_of(wanted)?;
+            let why = self.images.old_secrets(wanted.pod, wanted.intent.as_ref().ok()?, template)?;
             Some(format!("{why}, so new pods are needed"))
         })
     }
@@ -116,20 +118,20 @@ impl<'s, 'a> Unfits<'s, 'a> {
     /// Of an earlier version, from which the owner has gone back meanwhile: the pod has the version that is wanted, and does not start
     /// with it any more.
     fn left_behind(&self, index: usize) -> Option<&Failure<'a>> {
-        let plan = &self.wishes.plans[index];
+        let plan = &self.desired.plans[index];
         let mut dead = self.ended.not_ready_after_end.iter().filter(|failure| is_dead(failure) && !failure.outside);
         dead.find(|failure| {
-            let pod = self.wishes.pods.get(failure.grant.pod.uid.as_str()).filter(|pod| !pod.ready());
-            pod.is_some_and(|pod| self.wishes.workload_of(pod) == Some(index) && !plan.behind.contains(&pod.id.uid))
+            let pod = self.desired.pods.get(failure.grant.pod.uid.as_str()).filter(|pod| !pod.ready());
+            pod.is_some_and(|pod| self.desired.workload_of(pod) == Some(index) && !plan.behind.contains(&pod.id.uid))
         })
     }
 
     fn of_version(&self, index: usize) -> Option<(&Failure<'a>, Unfit)> {
-        let plan = &self.wishes.plans[index];
+        let plan = &self.desired.plans[index];
         let failures = self.ended.failures.iter().filter(|failure| failure.workload == Some(index));
         let mut failures = failures.filter(|failure| !failure.outside);
         failures.find_map(|failure| {
-            let pod = self.wishes.pods.get(failure.grant.pod.uid.as_str());
+            let pod = self.desired.pods.get(failure.grant.pod.uid.as_str());
             if is_dead(failure) && pod.is_none_or(|pod| !pod.ready()) {
                 return Some((failure, Unfit::Dead));
             }
@@ -142,7 +144,7 @@ impl<'s, 'a> Unfits<'s, 'a> {
             if is_undone(failure, &NOT_PULLED) && !failure.grant.unfetched {
                 return Some((failure, Unfit::NotPulled));
             }
-            let root = self.wishes.world.object(&plan.workload.uid).filter(|_| is_undone(failure, &[CRASHES]))?;
+            let root = self.desired.world.object(&plan.workload.uid).filter(|_| is_undone(failure, &[CRASHES]))?;
             Some((failure, Unfit::Kept(kept(root)?)))
         })
     }
@@ -178,7 +180,7 @@ fn is_undone(failure: &Failure<'_>, reasons: &[&str]) -> bool {
 }
 
 /// What an owner who lets no pod be made anew is told of a version that was undone: a new pod might start.
-pub(crate) fn hint(failure: &Failure<'_>, wishes: &Wishes<'_>, plan: &Plan) -> Option<String> {
-    let root = wishes.world.object(&plan.workload.uid).filter(|_| is_undone(failure, &[CRASHES]))?;
+pub(crate) fn hint(failure: &Failure<'_>, desired: &DesiredState<'_>, plan: &Plan) -> Option<String> {
+    let root = desired.world.object(&plan.workload.uid).filter(|_| is_undone(failure, &[CRASHES]))?;
     Some(format!("in place {}, and its owner lets no pod be made anew: a new pod may start", kept(root)?))
 }

@@ -8,10 +8,10 @@ use crate::round::features::{Effects, FeatureContext};
 
 /// One pod is asked for each workload.
 pub(crate) fn follow<'a>(context: &FeatureContext<'_, 'a, '_>) -> Effects<'a> {
-    let wishes = &context.facts.wishes;
-    let opted_in = wishes.plans.iter().filter(|plan| plan.opt_in != OptIn::No);
+    let desired = &context.facts.desired;
+    let opted_in = desired.plans.iter().filter(|plan| plan.opt_in != OptIn::No);
     let notes = opted_in.filter_map(|plan| {
-        let pod = wishes.pod_of(plan)?;
+        let pod = desired.pod_of(plan)?;
         let fault = pod.endpoint_fault()?;
         Some(EventNote {
             regarding: plan.workload.reference(registry::version(&plan.workload.group_kind)),

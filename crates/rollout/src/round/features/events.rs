@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hitless_api::event::{EventNote, Severity};
-use hitless_api::names::{UPDATE_IN_PLACE, UPDATE_IN_PLACE_ONLY, annotations};
+use hitless_api::names::{UPDATE_IN_PLACE, UPDATE_IN_PLACE_ONLY, UPDATE_NATIVE, annotations};
 use hitless_api::{GrantOp, ObjectRef, Outcome, TransitionResult};
 use hitless_workloads::{Cause, Object, OptIn, Pause, Plan, Stage, registry};
 use jiff::Timestamp;
@@ -11,9 +11,9 @@ use jiff::Timestamp;
 use crate::round::facts::Facts;
 use crate::round::facts::agents::AGENT_IS_AWAY;
 use crate::round::facts::companions::target_key;
+use crate::round::facts::desired::DesiredState;
 use crate::round::facts::endings::{Ended, Failure};
 use crate::round::facts::images::Images;
-use crate::round::facts::wishes::Wishes;
 use crate::round::features::{Effects, FeatureContext};
 use crate::round::lasting::Roots;
 use crate::round::note::{note, pod_reference, regarding};
@@ -24,62 +24,62 @@ use crate::snapshot::{AgentState, OwnWrites, Snapshot};
 /// All that no other feature says.
 pub(crate) fn follow<'a>(context: &FeatureContext<'_, 'a, '_>) -> Effects<'a> {
     let FeatureContext { facts, verdicts, now, .. } = *context;
-    let Facts { snapshot, wishes, ended, images, .. } = facts;
+    let Facts { snapshot, desired, ended, images, .. } = facts;
     Effects::default()
-        .telling(notes(wishes, ended, verdicts, &snapshot.own_writes))
+        .telling(notes(desired, ended, verdicts, &snapshot.own_writes))
         .telling(misspelt(snapshot))
-        .telling(not_fetched(wishes, images))
-        .telling(fetching(wishes, verdicts))
-        .telling(without_agent(wishes, ended, snapshot, now))
+        .telling(not_fetched(desired, images))
+        .telling(fetching(desired, verdicts))
+        .telling(without_agent(desired, ended, snapshot, now))
         .telling(too_large(snapshot))
         .telling(facts.dependencies.notes.iter().cloned())
         .telling(facts.faults.iter().cloned())
 }
 
 pub(crate) fn notes(
-    wishes: &Wishes<'_>,
+    desired: &DesiredState<'_>,
     ended: &Ended<'_>,
     verdicts: &[PodVerdict],
     own: &OwnWrites,
 ) -> Vec<EventNote> {
-    let stages = wishes.plans.iter().flat_map(|plan| plan.notes.clone());
+    let stages = desired.plans.iter().flat_map(|plan| plan.notes.clone());
     // Each verdict is looked at once: a cluster has many workloads, and many pods that wait.
-    let mut waiting: Vec<Vec<&PodVerdict>> = wishes.plans.iter().map(|_| Vec::new()).collect();
+    let mut waiting: Vec<Vec<&PodVerdict>> = desired.plans.iter().map(|_| Vec::new()).collect();
     for verdict in verdicts {
-        let wish = wishes.by_pod.get(verdict.pod.uid.as_str());
-        if let Some(own) = wish.and_then(|wish| waiting.get_mut(wish.workload?)) {
+        let wanted = desired.by_pod.get(verdict.pod.uid.as_str());
+        if let Some(own) = wanted.and_then(|wanted| waiting.get_mut(wanted.workload?)) {
             own.push(verdict);
         }
     }
-    let busy = ended.busy.iter().filter_map(|uid| wishes.pods.get(uid)).filter_map(|pod| wishes.owner(pod));
+    let busy = ended.busy.iter().filter_map(|uid| desired.pods.get(uid)).filter_map(|pod| desired.owner(pod));
     let moving: BTreeSet<&str> = busy.map(|owner| owner.uid.as_str()).collect();
-    let blocked = wishes.plans.iter().zip(waiting).enumerate().filter_map(|(index, (plan, own))| {
+    let blocked = desired.plans.iter().zip(waiting).enumerate().filter_map(|(index, (plan, own))| {
         if ended.is_halted(index) || moving.contains(plan.workload.uid.as_str()) { None } else { blocked(plan, &own) }
     });
-    let refused = wishes.plans.iter().flat_map(|plan| [refused(plan, own), companion_refused(plan, own)]).flatten();
+    let refused = desired.plans.iter().flat_map(|plan| [refused(plan, own), companion_refused(plan, own)]).flatten();
     // First: what is in the way is the newer Event.
-    let requested = requested(wishes).into_iter();
-    let restarts = verdicts.iter().filter_map(|verdict| lone(wishes, verdict));
-    let failed = ended.failures.iter().map(|failure| failed(wishes, failure));
-    let not_ready = ended.not_ready_after_end.iter().map(|failure| not_ready(wishes, failure));
+    let requested = requested(desired).into_iter();
+    let restarts = verdicts.iter().filter_map(|verdict| lone(desired, verdict));
+    let failed = ended.failures.iter().map(|failure| failed(desired, failure));
+    let not_ready = ended.not_ready_after_end.iter().map(|failure| not_ready(desired, failure));
     requested.chain(stages).chain(refused).chain(blocked).chain(restarts).chain(failed).chain(not_ready).collect()
 }
 
 /// Workloads of which a pod is being operated on a node that has had no Ready agent for a while, each with the first of them: nothing goes
 /// on there, and the owner can't see why.
-fn without_agent(wishes: &Wishes<'_>, ended: &Ended<'_>, snapshot: &Snapshot, now: Timestamp) -> Vec<EventNote> {
+fn without_agent(desired: &DesiredState<'_>, ended: &Ended<'_>, snapshot: &Snapshot, now: Timestamp) -> Vec<EventNote> {
     let is_away = |node: &str| match snapshot.agents.get(node) {
         Some(AgentState::MissingSince(since)) => now.duration_since(*since) >= AGENT_IS_AWAY,
         Some(AgentState::Ready | AgentState::Never) | None => false,
     };
     let mut first: BTreeMap<usize, EventNote> = BTreeMap::new();
-    for pod in ended.busy.iter().filter_map(|uid| wishes.pods.get(uid)) {
+    for pod in ended.busy.iter().filter_map(|uid| desired.pods.get(uid)) {
         let is_stuck = pod.node.as_deref().is_some_and(is_away);
         let waiting = is_stuck.then(|| no_agent(pod, snapshot)).flatten();
-        let Some((workload, waiting)) = wishes.workload_of(pod).zip(waiting) else { continue };
+        let Some((workload, waiting)) = desired.workload_of(pod).zip(waiting) else { continue };
         let text = format!("pod {} is being operated, and does not go on: {}", pod.id.name, waiting.text());
         let note = |plan: &Plan| note(regarding(plan), Severity::Warning, waiting.reason(), text);
-        if let Some(note) = wishes.plans.get(workload).map(note) {
+        if let Some(note) = desired.plans.get(workload).map(note) {
             first.entry(workload).or_insert(note);
         }
     }
@@ -87,11 +87,11 @@ fn without_agent(wishes: &Wishes<'_>, ended: &Ended<'_>, snapshot: &Snapshot, no
 }
 
 /// Workloads for which images are being fetched: what the pods are that do it, and that their end is no failure.
-fn fetching(wishes: &Wishes<'_>, verdicts: &[PodVerdict]) -> Vec<EventNote> {
+fn fetching(desired: &DesiredState<'_>, verdicts: &[PodVerdict]) -> Vec<EventNote> {
     let mut images: BTreeMap<usize, BTreeSet<&str>> = BTreeMap::new();
     for verdict in verdicts {
         let Some(WaitReason::ImagePulling { image, .. }) = &verdict.waiting else { continue };
-        let workload = wishes.by_pod.get(verdict.pod.uid.as_str()).and_then(|wish| wish.workload);
+        let workload = desired.by_pod.get(verdict.pod.uid.as_str()).and_then(|wanted| wanted.workload);
         if let Some(workload) = workload {
             images.entry(workload).or_default().insert(image.as_str());
         }
@@ -103,24 +103,24 @@ fn fetching(wishes: &Wishes<'_>, verdicts: &[PodVerdict]) -> Vec<EventNote> {
             images.into_iter().collect::<Vec<_>>().join(", ")
         )
     };
-    let notes = images.into_iter().filter_map(|(index, images)| Some((wishes.plans.get(index)?, words(images))));
+    let notes = images.into_iter().filter_map(|(index, images)| Some((desired.plans.get(index)?, words(images))));
     notes.map(|(plan, text)| note(regarding(plan), Severity::Normal, "FetchingImages", text)).collect()
 }
 
 /// Workloads whose pods go although their next image is not on the node, each with the first of them.
-fn not_fetched(wishes: &Wishes<'_>, images: &Images<'_>) -> Vec<EventNote> {
+fn not_fetched(desired: &DesiredState<'_>, images: &Images<'_>) -> Vec<EventNote> {
     let mut first: BTreeMap<usize, EventNote> = BTreeMap::new();
-    for wish in wishes.by_pod.values() {
-        let (Some(workload), Ok(intent)) = (wish.workload, &wish.intent) else { continue };
-        let Some((pull, words)) = images.not_fetched(wish.pod, intent) else { continue };
+    for wanted in desired.by_pod.values() {
+        let (Some(workload), Ok(intent)) = (wanted.workload, &wanted.intent) else { continue };
+        let Some((pull, words)) = images.not_fetched(wanted.pod, intent) else { continue };
         let does = if intent.operation.op == GrantOp::Drain { "is made anew" } else { "is operated" };
         let text = format!(
             "pod {} {does} without image {} being fetched to node {} before, because the pod that would fetch it is turned away; whether the \
              image can be pulled shows only then: {words}",
-            wish.pod.id.name, pull.image, pull.node
+            wanted.pod.id.name, pull.image, pull.node
         );
         let note = |plan: &Plan| note(regarding(plan), Severity::Normal, "ImageNotFetched", text);
-        if let Some(note) = wishes.plans.get(workload).map(note) {
+        if let Some(note) = desired.plans.get(workload).map(note) {
             first.entry(workload).or_insert(note);
         }
     }
@@ -134,7 +134,7 @@ fn misspelt(snapshot: &Snapshot) -> impl Iterator<Item = EventNote> {
     let of_workloads = misspelt.filter(|(object, _)| registry::is_workload(&object.id.group_kind));
     of_workloads.map(|(object, word)| {
         let text = format!(
-            "{}: {word:?} means nothing, so its changes roll natively; write {UPDATE_IN_PLACE} or {UPDATE_IN_PLACE_ONLY}",
+            "{}: {word:?} means nothing, so its changes roll natively; write {UPDATE_IN_PLACE}, {UPDATE_IN_PLACE_ONLY} or {UPDATE_NATIVE}",
             annotations::UPDATE
         );
         let regarding = object.id.reference(registry::version(&object.id.group_kind));
@@ -210,10 +210,11 @@ fn blocked(plan: &Plan, own: &[&PodVerdict]) -> Option<EventNote> {
 
 /// Workloads with pods that are to be restarted because annotations on these ask for it, each with the last token. How many are left is
 /// `status`'s to say.
-fn requested(wishes: &Wishes<'_>) -> Vec<EventNote> {
+fn requested(desired: &DesiredState<'_>) -> Vec<EventNote> {
     let mut tokens: BTreeMap<&ObjectRef, &str> = BTreeMap::new();
-    for wish in wishes.by_pod.values() {
-        if let Some((token, owner)) = wish.restart_token().and_then(|token| Some((token, wishes.owner(wish.pod)?))) {
+    for wanted in desired.by_pod.values() {
+        if let Some((token, owner)) = wanted.restart_token().and_then(|token| Some((token, desired.owner(wanted.pod)?)))
+        {
             let last = tokens.entry(owner).or_insert(token);
             *last = token.max(last);
         }
@@ -226,25 +227,25 @@ fn requested(wishes: &Wishes<'_>) -> Vec<EventNote> {
 }
 
 /// A restart of a pod that no workload of ours stands behind.
-fn lone(wishes: &Wishes<'_>, verdict: &PodVerdict) -> Option<EventNote> {
-    let wish = wishes.by_pod.get(verdict.pod.uid.as_str())?;
-    if wish.workload.is_some() || verdict.waiting.as_ref()?.is_brief() {
+fn lone(desired: &DesiredState<'_>, verdict: &PodVerdict) -> Option<EventNote> {
+    let wanted = desired.by_pod.get(verdict.pod.uid.as_str())?;
+    if wanted.workload.is_some() || verdict.waiting.as_ref()?.is_brief() {
         return None;
     }
-    let is_foreign = wish.intent.as_ref().is_ok_and(|intent| intent.operation.op == GrantOp::Foreign);
+    let is_foreign = wanted.intent.as_ref().is_ok_and(|intent| intent.operation.op == GrantOp::Foreign);
     let reason = if is_foreign { "OperationBlocked" } else { "RestartBlocked" };
     Some(note(pod_reference(&verdict.pod), Severity::Warning, reason, verdict.text()?))
 }
 
-fn failed(wishes: &Wishes<'_>, failure: &Failure<'_>) -> EventNote {
+fn failed(desired: &DesiredState<'_>, failure: &Failure<'_>) -> EventNote {
     let (reason, what) = match failure.result.outcome {
         Outcome::RolledBack => ("PodRolledBack", "was operated and rolled back"),
         Outcome::Refused => ("PodRefused", "was refused by the node's agent"),
         Outcome::Failed | Outcome::Done | Outcome::Cancelled => ("PodFailed", "could not be operated"),
     };
-    let way_back = wishes.workload_of_way_back(failure.grant).filter(|_| failure.workload.is_none());
+    let way_back = desired.workload_of_way_back(failure.grant).filter(|_| failure.workload.is_none());
     let at = failure.workload.or(way_back);
-    let at = at.map_or_else(|| pod_reference(&failure.grant.pod), |index| regarding(&wishes.plans[index]));
+    let at = at.map_or_else(|| pod_reference(&failure.grant.pod), |index| regarding(&desired.plans[index]));
     let words = if failure.message.is_empty() { String::new() } else { format!(": {}", failure.message) };
     let text = format!("pod {} {what}: {}{words}", failure.grant.pod.name, failure.result.reason);
     let text = if failure.result.outcome == Outcome::Failed
@@ -266,10 +267,10 @@ fn failed(wishes: &Wishes<'_>, failure: &Failure<'_>) -> EventNote {
 }
 
 /// A pod that is as it should be but for not being Ready after its operation: a rollout does not end over it.
-fn not_ready(wishes: &Wishes<'_>, failure: &Failure<'_>) -> EventNote {
+fn not_ready(desired: &DesiredState<'_>, failure: &Failure<'_>) -> EventNote {
     let Failure { grant, result, .. } = failure;
-    let workload = wishes.pods.get(grant.pod.uid.as_str()).and_then(|pod| wishes.workload_of(pod));
-    let at = workload.map_or_else(|| pod_reference(&grant.pod), |index| regarding(&wishes.plans[index]));
+    let workload = desired.pods.get(grant.pod.uid.as_str()).and_then(|pod| desired.workload_of(pod));
+    let at = workload.map_or_else(|| pod_reference(&grant.pod), |index| regarding(&desired.plans[index]));
     let text = format!(
         "pod {} is not Ready after its operation ended with {:?}/{}, and keeps its reservation until it is; look at its containers, \
          delete it, or change the template",

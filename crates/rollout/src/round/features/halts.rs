@@ -11,9 +11,9 @@ use crate::round::features::{Effects, FeatureContext};
 
 /// What the kinds write then. Not beside another write to the same workload: both would be conditional on the same version.
 pub(crate) fn follow<'a>(context: &FeatureContext<'_, 'a, '_>) -> Effects<'a> {
-    let Facts { wishes, ended, gate, .. } = context.facts;
+    let Facts { desired, ended, gate, .. } = context.facts;
     let unfits = Unfits::of(context.facts, context.now);
-    let changes = wishes.plans.iter().enumerate().filter_map(|(index, plan)| {
+    let changes = desired.plans.iter().enumerate().filter_map(|(index, plan)| {
         // Only what was operated, judged and undone speaks against the version itself, and only beside pods of the version before that
         // are well.
         let is_bad = |failure: &&Failure<'_>| {
@@ -31,10 +31,10 @@ pub(crate) fn follow<'a>(context: &FeatureContext<'_, 'a, '_>) -> Effects<'a> {
         }
         let kind = registry::of_workload(&plan.workload.group_kind)?;
         let Failure { grant, result, message, .. } = first;
-        let hint = unfit::hint(first, wishes, plan).map(|hint| format!("; {hint}")).unwrap_or_default();
+        let hint = unfit::hint(first, desired, plan).map(|hint| format!("; {hint}")).unwrap_or_default();
         let message = format!("{message}{hint}");
         let why = BadVersion { pod: &grant.pod.name, reason: &result.reason, message: &message };
-        kind.halt(wishes.world.object(&plan.workload.uid)?, &wishes.world, why).map(Change::Write)
+        kind.halt(desired.world.object(&plan.workload.uid)?, &desired.world, why).map(Change::Write)
     });
     Effects::of(changes)
 }

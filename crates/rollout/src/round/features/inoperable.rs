@@ -1,4 +1,4 @@
-//! Workloads with a pod that can't be operated, because what is wished of its drain, mode or hooks makes no sense. Their owners
+//! Workloads with a pod that can't be operated, because what is wanted of its drain, mode or hooks makes no sense. Their owners
 //! are told as soon as such a pod is seen, and not when the images change.
 
 use hitless_api::event::{EventNote, Severity};
@@ -8,9 +8,9 @@ use crate::round::facts::Facts;
 use crate::round::features::{Effects, FeatureContext};
 
 pub(crate) fn follow<'a>(context: &FeatureContext<'_, 'a, '_>) -> Effects<'a> {
-    let Facts { wishes, inoperable, .. } = context.facts;
+    let Facts { desired, inoperable, .. } = context.facts;
     let notes = inoperable.iter().map(|(index, why)| {
-        let workload = &wishes.plans[*index].workload;
+        let workload = &desired.plans[*index].workload;
         EventNote {
             regarding: workload.reference(registry::version(&workload.group_kind)),
             severity: Severity::Warning,

@@ -9,28 +9,28 @@ use hitless_workloads::{Component, Holder, lifecycle, registry};
 use jiff::Timestamp;
 
 use crate::round::change::Change;
-use crate::round::facts::wishes::Wishes;
+use crate::round::facts::desired::DesiredState;
 use crate::round::features::{Effects, FeatureContext};
 use crate::round::finalizers;
 use crate::snapshot::{OperationKey, Snapshot};
 
 /// The next write to each of them, and what is said of operations that take too long.
 pub(crate) fn follow<'a>(context: &FeatureContext<'_, 'a, '_>) -> Effects<'a> {
-    let (wishes, snapshot, now) = (&context.facts.wishes, context.facts.snapshot, context.now);
+    let (desired, snapshot, now) = (&context.facts.desired, context.facts.snapshot, context.now);
     let overdue = &context.facts.overdue;
-    Effects::of(changes(wishes, snapshot, now)).telling(overdue.notes(wishes)).waking(overdue.wake_at)
+    Effects::of(changes(desired, snapshot, now)).telling(overdue.notes(desired)).waking(overdue.wake_at)
 }
 
-pub(crate) fn changes<'a>(wishes: &Wishes<'_>, snapshot: &Snapshot, now: Timestamp) -> Vec<Change<'a>> {
+pub(crate) fn changes<'a>(desired: &DesiredState<'_>, snapshot: &Snapshot, now: Timestamp) -> Vec<Change<'a>> {
     if !snapshot.serves(Holder::Request(&Foreign)) {
         return Vec::new();
     }
     let grants = granted(snapshot);
     let next = |pod: &PodView| {
-        let known = lifecycle::Known {
+        let known = lifecycle::OperationContext {
             grant: grants.get(pod.id.uid.as_str()).copied(),
             leaves: finalizers::leaves(snapshot, pod),
-            in_colla_set: pod.owner.as_ref().is_some_and(|owner| is_colla_set(wishes, &owner.uid)),
+            in_colla_set: pod.owner.as_ref().is_some_and(|owner| is_colla_set(desired, &owner.uid)),
         };
         lifecycle::next(pod, known, |by| is_expected(snapshot, pod, by), now)
     };
@@ -49,8 +49,8 @@ fn granted(snapshot: &Snapshot) -> HashMap<&str, &Grant> {
     reserved.map(|grant| (grant.pod.uid.as_str(), grant)).collect()
 }
 
-fn is_colla_set(wishes: &Wishes<'_>, uid: &str) -> bool {
-    let object = wishes.world.object(uid);
+fn is_colla_set(desired: &DesiredState<'_>, uid: &str) -> bool {
+    let object = desired.world.object(uid);
     object.is_some_and(|object| {
         registry::of_workload(&object.id.group_kind).is_some_and(|kind| kind.component() == Component::KusionStack)
     })

@@ -5,6 +5,6 @@ use crate::round::features::{Effects, FeatureContext};
 
 /// What is said of them.
 pub(crate) fn follow<'a>(context: &FeatureContext<'_, 'a, '_>) -> Effects<'a> {
-    let Facts { lost, wishes, .. } = context.facts;
-    Effects::default().telling(lost.notes(wishes)).waking(lost.wake_at)
+    let Facts { lost, desired, .. } = context.facts;
+    Effects::default().telling(lost.notes(desired)).waking(lost.wake_at)
 }

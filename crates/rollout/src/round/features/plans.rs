@@ -5,10 +5,10 @@ use crate::round::features::{Effects, FeatureContext};
 
 /// Not where what has changed in ConfigMaps and Secrets is recorded first.
 pub(crate) fn follow<'a>(context: &FeatureContext<'_, 'a, '_>) -> Effects<'a> {
-    let (wishes, reloads) = (&context.facts.wishes, &context.facts.reloads);
-    let plans = wishes.plans.iter().enumerate().filter(|(index, _)| !reloads.comes_first(*index));
+    let (desired, reloads) = (&context.facts.desired, &context.facts.reloads);
+    let plans = desired.plans.iter().enumerate().filter(|(index, _)| !reloads.comes_first(*index));
     let writes = plans.flat_map(|(_, plan)| &plan.writes).cloned().map(Change::Write);
     // A pod that counts as available again may let another one go.
-    let settled = wishes.world.recently_ready.values().min().copied().filter(|_| !context.verdicts.is_empty());
-    Effects::of(writes).waking(wishes.plans.iter().filter_map(|plan| plan.wake_at)).waking(settled)
+    let settled = desired.world.recently_ready.values().min().copied().filter(|_| !context.verdicts.is_empty());
+    Effects::of(writes).waking(desired.plans.iter().filter_map(|plan| plan.wake_at)).waking(settled)
 }

@@ -12,11 +12,11 @@ use crate::round::features::{Effects, FeatureContext};
 
 /// One note for each policy with something to mend, and one for each that does not count somewhere, with the first pod by name.
 pub(crate) fn follow<'a>(context: &FeatureContext<'_, 'a, '_>) -> Effects<'a> {
-    let Facts { wishes, policies, .. } = context.facts;
+    let Facts { desired, policies, .. } = context.facts;
     let mut found: BTreeMap<&str, (&str, EventNote)> = BTreeMap::new();
-    for wish in wishes.by_pod.values() {
-        let Some((counts, ignored)) = policies.conflict(wish.pod) else { continue };
-        let pod = wish.pod.id.name.as_str();
+    for wanted in desired.by_pod.values() {
+        let Some((counts, ignored)) = policies.conflict(wanted.pod) else { continue };
+        let pod = wanted.pod.id.name.as_str();
         if found.get(ignored.uid.as_str()).is_some_and(|(known, _)| *known <= pod) {
             continue;
         }

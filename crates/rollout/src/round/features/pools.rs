@@ -12,19 +12,19 @@ use k8s_openapi::api::core::v1::ObjectReference;
 
 use crate::mode::ServiceView;
 use crate::pools::{
-    Backend, BackendState, BackendWish, Owner, PoolKey, PoolReading, PoolWish, Pools, ProviderView, Stand,
+    Backend, BackendState, DesiredBackend, DesiredPool, Owner, PoolKey, PoolReading, Pools, ProviderView, Stand,
 };
 use crate::round::change::Change;
-use crate::round::draft::Draft;
 use crate::round::facts::Facts;
 use crate::round::features::{Effects, FeatureContext};
 use crate::round::pools::{limit, serves};
 use crate::round::write;
+use crate::round::write_plan::WritePlan;
 use crate::snapshot::Snapshot;
 
-/// What is wanted of each pool of each TrafficProvider, once all grants are in the draft.
-pub(crate) fn wishes(pools: &Pools<'_>, draft: &Draft<'_>) -> Vec<PoolWish> {
-    let snapshot = draft.snapshot;
+/// What is wanted of each pool of each TrafficProvider, once all grants are planned.
+pub(crate) fn desired(pools: &Pools<'_>, writes: &WritePlan<'_>) -> Vec<DesiredPool> {
+    let snapshot = writes.snapshot;
     if snapshot.providers.is_empty() {
         return Vec::new();
     }
@@ -36,7 +36,7 @@ pub(crate) fn wishes(pools: &Pools<'_>, draft: &Draft<'_>) -> Vec<PoolWish> {
         .map(|grant| grant.pod.uid.as_str())
         .collect();
     let named: BTreeSet<&PoolKey> = pools.named().map(|(key, _)| key).collect();
-    let mut wanted: BTreeMap<&PoolKey, BTreeMap<SocketAddr, BackendWish>> = BTreeMap::new();
+    let mut wanted: BTreeMap<&PoolKey, BTreeMap<SocketAddr, DesiredBackend>> = BTreeMap::new();
     for pod in &snapshot.pods {
         let of_pod = pools.of_pod(pod);
         if of_pod.is_empty() {
@@ -53,7 +53,7 @@ pub(crate) fn wishes(pools: &Pools<'_>, draft: &Draft<'_>) -> Vec<PoolWish> {
                 Stand::In
             } else if !serves(pod) {
                 Stand::Out
-            } else if is_leaving(pod, key, address, draft) {
+            } else if is_leaving(pod, key, address, writes) {
                 continue;
             } else {
                 Stand::In
@@ -61,28 +61,28 @@ pub(crate) fn wishes(pools: &Pools<'_>, draft: &Draft<'_>) -> Vec<PoolWish> {
             let all = wanted.entry(key).or_default();
             // A new pod may have the address of one that is gone, and then its word counts.
             if all.get(&address).is_none_or(|known| known.stand == Stand::Gone) {
-                all.insert(address, BackendWish { pod: Some(pod.id.clone()), address, stand });
+                all.insert(address, DesiredBackend { pod: Some(pod.id.clone()), address, stand });
             }
         }
     }
-    let wish = |key: PoolKey| {
+    let of_pool = |key: PoolKey| {
         let mut backends = wanted.remove(&key).unwrap_or_default();
         let without_pod = without_pod(&key, snapshot, &backends);
-        backends.extend(without_pod.into_iter().map(|wish| (wish.address, wish)));
-        PoolWish { key, backends: backends.into_values().collect() }
+        backends.extend(without_pod.into_iter().map(|backend| (backend.address, backend)));
+        DesiredPool { key, backends: backends.into_values().collect() }
     };
-    snapshot.providers.iter().flat_map(|provider| provider.keys()).map(wish).collect()
+    snapshot.providers.iter().flat_map(|provider| provider.keys()).map(of_pool).collect()
 }
 
 /// The load balancer lets the pod go, as far as is known, and its operation has begun: then it is not brought back before the pod
 /// itself has returned. A new leader may have old copies of the pod and of its grant, and the agent one of a wait that is over.
-fn is_leaving(pod: &PodView, key: &PoolKey, address: SocketAddr, draft: &Draft<'_>) -> bool {
-    let place = draft.reservation(&pod.id.namespace, &pod.id.uid);
+fn is_leaving(pod: &PodView, key: &PoolKey, address: SocketAddr, writes: &WritePlan<'_>) -> bool {
+    let place = writes.reservation(&pod.id.namespace, &pod.id.uid);
     let has_returned = |place: &Reservation| {
         let mark = Grant::mark_of_return(&place.id, &place.since);
         pod.in_service().is_some_and(|it| it.is_true && it.message == mark)
     };
-    let is_let_go = match draft.snapshot.pools.get(key) {
+    let is_let_go = match writes.snapshot.pools.get(key) {
         Some(PoolReading::Read(read)) => {
             read.get(&address).is_some_and(|it| matches!(it.state, BackendState::Draining { .. } | BackendState::Out))
         }
@@ -93,7 +93,11 @@ fn is_leaving(pod: &PodView, key: &PoolKey, address: SocketAddr, draft: &Draft<'
 }
 
 /// Servers of ours whose pods are gone.
-fn without_pod(key: &PoolKey, snapshot: &Snapshot, backends: &BTreeMap<SocketAddr, BackendWish>) -> Vec<BackendWish> {
+fn without_pod(
+    key: &PoolKey,
+    snapshot: &Snapshot,
+    backends: &BTreeMap<SocketAddr, DesiredBackend>,
+) -> Vec<DesiredBackend> {
     // One whose pod has not been read is not without one.
     if !snapshot.left_out.is_empty() || snapshot.uncounted {
         return Vec::new();
@@ -110,7 +114,7 @@ fn without_pod(key: &PoolKey, snapshot: &Snapshot, backends: &BTreeMap<SocketAdd
         pod.ip.as_ref().and_then(|ip| ip.parse::<IpAddr>().ok()) == Some(address.ip())
     };
     let gone = strays.filter(|address| !known().any(|pod| has(pod, address)));
-    gone.map(|address| BackendWish { pod: None, address, stand: Stand::Gone }).collect()
+    gone.map(|address| DesiredBackend { pod: None, address, stand: Stand::Gone }).collect()
 }
 
 /// Statuses of TrafficProviders, and what people should know of Services with pools.

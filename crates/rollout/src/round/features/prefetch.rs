@@ -13,7 +13,7 @@ use crate::prefetch::{PrefetchState, PrefetchView, Pull, Resources, choose};
 use crate::round::change::Change;
 use crate::round::facts::Facts;
 use crate::round::facts::images::secrets::without_secrets;
-use crate::round::facts::images::{Known, begins_by, gives_up_at, pulls, pulls_of};
+use crate::round::facts::images::{ImageState, begins_by, gives_up_at, pulls, pulls_of};
 use crate::round::features::{Effects, FeatureContext};
 use crate::round::note::note;
 use crate::round::pod_verdict::PodVerdict;
@@ -69,7 +69,7 @@ pub(crate) fn follow<'a>(context: &FeatureContext<'_, 'a, '_>) -> Effects<'a> {
                 }
                 continue;
             }
-            if matches!(known, Known::There | Known::Pulling) || !begun.insert(pull.key()) {
+            if matches!(known, ImageState::There | ImageState::Pulling) || !begun.insert(pull.key()) {
                 continue;
             }
             let shows = facts.images.of_new_pods(&pull).filter(|other| facts.images.attempts(&other.key()).is_empty());
@@ -117,7 +117,7 @@ impl Prefetches<'_> {
 
     fn create(&mut self, mut pull: Pull, facts: &Facts<'_, '_>, owner: &ObjectRef) {
         let key = pull.key();
-        let template = facts.wishes.world.object(&owner.uid).and_then(Object::template);
+        let template = facts.desired.world.object(&owner.uid).and_then(Object::template);
         let chosen = choose(facts.snapshot, &pull, template);
         if let Some(text) = chosen.text().filter(|_| self.told.insert(owner.uid.clone())) {
             let regarding = owner.reference(registry::version(&owner.group_kind));
@@ -153,20 +153,20 @@ fn waiter<'v>(facts: &'v Facts<'_, '_>, verdict: &PodVerdict) -> Option<Waiter<'
     if !matches!(verdict.waiting, Some(WaitReason::ImagePulling { .. } | WaitReason::ImageNotFetched { .. })) {
         return None;
     }
-    let wish = facts.wishes.by_pod.get(verdict.pod.uid.as_str())?;
-    let owner = verdict.owner.clone().unwrap_or_else(|| wish.pod.id.object());
-    Some(Waiter { rank: wish.rank, pod: wish.pod, intent: wish.intent.as_ref().ok()?, owner })
+    let wanted = facts.desired.by_pod.get(verdict.pod.uid.as_str())?;
+    let owner = verdict.owner.clone().unwrap_or_else(|| wanted.pod.id.object());
+    Some(Waiter { rank: wanted.rank, pod: wanted.pod, intent: wanted.intent.as_ref().ok()?, owner })
 }
 
 /// Keys of what the operations need that are under way or to come. A halted rollout needs nothing.
 fn wanted(facts: &Facts<'_, '_>, verdicts: &[PodVerdict]) -> BTreeSet<String> {
     let is_halted = |verdict: &&PodVerdict| matches!(verdict.waiting, Some(WaitReason::Halted { .. }));
     let halted: BTreeSet<&str> = verdicts.iter().filter(is_halted).map(|verdict| verdict.pod.uid.as_str()).collect();
-    let to_come = facts.wishes.by_pod.values().filter(|wish| !halted.contains(wish.pod.id.uid.as_str()));
-    let to_come = to_come.filter_map(|wish| Some((wish.pod, wish.intent.as_ref().ok()?)));
+    let to_come = facts.desired.by_pod.values().filter(|wanted| !halted.contains(wanted.pod.id.uid.as_str()));
+    let to_come = to_come.filter_map(|wanted| Some((wanted.pod, wanted.intent.as_ref().ok()?)));
     let granted = facts.snapshot.node_transitions.values().flat_map(|node| node.unfinished());
     let granted =
-        granted.filter_map(|grant| Some((*facts.wishes.pods.get(grant.pod.uid.as_str())?, &grant.containers)));
+        granted.filter_map(|grant| Some((*facts.desired.pods.get(grant.pod.uid.as_str())?, &grant.containers)));
     let granted = granted.flat_map(|(pod, containers)| pulls_of(pod, containers));
     let pulls = to_come.flat_map(|(pod, intent)| pulls(pod, intent)).chain(granted);
     // What was fetched by tag tells the digest.

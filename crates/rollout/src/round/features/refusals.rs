@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hitless_api::MicroTime;
 use hitless_api::names::{annotations, labels};
-use hitless_workloads::{Object, OptIn, Plan, PodWish, Stage, Write, image};
+use hitless_workloads::{DesiredOperation, Object, OptIn, Plan, Stage, Write, image};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::round::change::Change;
 use crate::round::facts::Facts;
 use crate::round::facts::companions::target_key;
+use crate::round::facts::desired::DesiredState;
 use crate::round::facts::refusals::{Entry, TRIES, What, entries};
-use crate::round::facts::wishes::Wishes;
 use crate::round::features::{Effects, FeatureContext};
 use crate::snapshot::{Refusal, Snapshot};
 
@@ -23,23 +23,32 @@ const MOST: usize = 8;
 
 /// Writes down what is refused, and takes away what is not any more. Not beside another write to the same object.
 pub(crate) fn follow<'a>(context: &FeatureContext<'_, 'a, '_>) -> Effects<'a> {
-    let Facts { wishes, snapshot, .. } = context.facts;
-    let changes = wishes.plans.iter().filter_map(|plan| {
-        let object = wishes.world.object(&plan.workload.uid)?;
+    let Facts { desired, snapshot, .. } = context.facts;
+    let changes = desired.plans.iter().filter_map(|plan| {
+        let object = desired.world.object(&plan.workload.uid)?;
         let is_free =
             plan.writes.is_empty() && plan.opt_in != OptIn::No && !context.written.contains(&plan.workload.uid);
-        is_free.then(|| write(object, &next(plan, object, wishes, snapshot, context.now)?)).flatten().map(Change::Write)
+        is_free
+            .then(|| write(object, &next(plan, object, desired, snapshot, context.now)?))
+            .flatten()
+            .map(Change::Write)
     });
     Effects::of(changes)
 }
 
 /// What is to stand there; `None`: it does.
-fn next(plan: &Plan, object: &Object, wishes: &Wishes<'_>, snapshot: &Snapshot, now: Timestamp) -> Option<Vec<Entry>> {
+fn next(
+    plan: &Plan,
+    object: &Object,
+    desired: &DesiredState<'_>,
+    snapshot: &Snapshot,
+    now: Timestamp,
+) -> Option<Vec<Entry>> {
     let known = entries(object);
     if known.is_empty() && snapshot.own_writes.refused.is_empty() {
         return None;
     }
-    let is_asked_for = asked_for(plan, object, wishes);
+    let is_asked_for = asked_for(plan, object, desired);
     let mut own = own(plan, snapshot, now, &is_asked_for);
     if known.is_empty() && own.is_empty() {
         return None;
@@ -75,9 +84,9 @@ fn next(plan: &Plan, object: &Object, wishes: &Wishes<'_>, snapshot: &Snapshot, 
 }
 
 /// What is a part of this rollout: the images of the plan, and what admission has made of them.
-fn asked_for<'p>(plan: &'p Plan, object: &'p Object, wishes: &'p Wishes<'_>) -> impl Fn(&What) -> bool + 'p {
-    let renamed = |wish: &PodWish| wishes.by_pod.get(wish.pod.uid.as_str())?.intent.as_ref().ok();
-    let asked = plan.wishes.iter().flat_map(|wish| [wish.intent.as_ref().ok(), renamed(wish)]).flatten();
+fn asked_for<'p>(plan: &'p Plan, object: &'p Object, desired: &'p DesiredState<'_>) -> impl Fn(&What) -> bool + 'p {
+    let renamed = |wanted: &DesiredOperation| desired.by_pod.get(wanted.pod.uid.as_str())?.intent.as_ref().ok();
+    let asked = plan.desired.iter().flat_map(|wanted| [wanted.intent.as_ref().ok(), renamed(wanted)]).flatten();
     let asked = asked.flat_map(|intent| intent.operation.containers.values().chain(intent.operation.fetch.values()));
     let asked: BTreeSet<&str> = asked.map(|change| change.to.as_str()).collect();
     move |what| match what {

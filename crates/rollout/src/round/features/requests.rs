@@ -1,7 +1,7 @@
 //! What the objects of requests get to know of this round.
 
 use hitless_api::event::{EventNote, Severity};
-use hitless_workloads::{Fate, Fates, REQUESTS, Reports, registry, restart};
+use hitless_workloads::{OperationFailure, OperationFailures, REQUESTS, Reports, registry, restart};
 
 use crate::guard;
 use crate::round::change::Change;
@@ -12,23 +12,23 @@ use crate::snapshot::Snapshot;
 
 /// What is to be written and said of the objects of requests.
 pub(crate) fn follow<'a>(context: &FeatureContext<'_, 'a, '_>) -> Effects<'a> {
-    let (wishes, snapshot) = (&context.facts.wishes, context.facts.snapshot);
-    let fates = fates(context.verdicts, snapshot);
-    let plan_of = |pod: &_| wishes.plan_of(pod);
-    let context = wishes.context(&plan_of);
+    let (desired, snapshot) = (&context.facts.desired, context.facts.snapshot);
+    let failures = failures(context.verdicts, snapshot);
+    let plan_of = |pod: &_| desired.plan_of(pod);
+    let context = desired.context(&plan_of);
     let mut effects = Effects::default();
     for kind in REQUESTS {
-        let Reports { writes, notes, wake_at } = kind.report(&context, &fates);
+        let Reports { writes, notes, wake_at } = kind.report(&context, &failures);
         effects.changes.extend(writes.into_iter().map(Change::Write));
         effects = effects.telling(notes).waking(wake_at);
     }
     effects.telling(left_alone(snapshot)).telling(guard::notes(snapshot))
 }
 
-fn fates(verdicts: &[PodVerdict], snapshot: &Snapshot) -> Fates {
+fn failures(verdicts: &[PodVerdict], snapshot: &Snapshot) -> OperationFailures {
     let never = verdicts.iter().filter_map(|verdict| {
         let waiting = verdict.waiting.as_ref().filter(|waiting| waiting.is_for_ever())?;
-        Some((verdict.pod.uid.clone(), Fate { reason: waiting.reason().to_owned(), text: waiting.text() }))
+        Some((verdict.pod.uid.clone(), OperationFailure { reason: waiting.reason().to_owned(), text: waiting.text() }))
     });
     let ended = snapshot.node_transitions.values().flat_map(|node| {
         let with_report = |grant| Some((grant, node.transition(grant)?));
@@ -38,9 +38,12 @@ fn fates(verdicts: &[PodVerdict], snapshot: &Snapshot) -> Fates {
         let result = transition.result.as_ref().filter(|result| result.is_lasting() && grant.cancel.is_none())?;
         let key = (grant.pod.uid.clone(), restart::token_of(grant)?.to_owned());
         let text = format!("its operation ended as {:?}: {}", result.outcome, transition.message);
-        Some((key, Fate { reason: result.reason.clone(), text: text.trim_end_matches([':', ' ']).to_owned() }))
+        Some((
+            key,
+            OperationFailure { reason: result.reason.clone(), text: text.trim_end_matches([':', ' ']).to_owned() },
+        ))
     });
-    Fates { never: never.collect(), failed: failed.collect() }
+    OperationFailures { never: never.collect(), failed: failed.collect() }
 }
 
 /// Objects of kinds that are left to the manager that they come from say so.

@@ -9,8 +9,8 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::mode::{ServiceView, Serving, Traffic};
 use crate::round::change::Change;
+use crate::round::facts::desired::DesiredState;
 use crate::round::facts::endings::Ended;
-use crate::round::facts::wishes::Wishes;
 use crate::round::features::{Effects, FeatureContext};
 use crate::round::write::service;
 use crate::snapshot::{Evidence, OperationKey, Snapshot};
@@ -27,7 +27,7 @@ const NOT_READY_FOR: SignedDuration = SignedDuration::from_secs(10);
 
 /// Operations that are under way: their Services stay open, and are opened again if somebody has replaced them meanwhile.
 pub(crate) fn keep<'a>(
-    wishes: &Wishes<'a>,
+    desired: &DesiredState<'a>,
     ended: &Ended<'a>,
     traffic: &Traffic<'a>,
     snapshot: &'a Snapshot,
@@ -39,7 +39,7 @@ pub(crate) fn keep<'a>(
             continue;
         }
         let mut services = Vec::new();
-        match wishes.pods.get(grant.pod.uid.as_str()).copied() {
+        match desired.pods.get(grant.pod.uid.as_str()).copied() {
             // Not seen is not gone: somebody who has begun a moment ago knows the grant before the pod.
             None if snapshot.evidence.get(&OperationKey::granted(grant)) == Some(&Evidence::Gone) => continue,
             None => {}
@@ -59,22 +59,22 @@ pub(crate) fn keep<'a>(
     changes
 }
 
-/// The Services that no operation needs open any more, once all that will hold their pods are in the draft; and when to look again.
+/// The Services that no operation needs open any more, once all that will hold their pods are planned; and when to look again.
 pub(crate) fn follow<'a>(context: &FeatureContext<'_, 'a, '_>) -> Effects<'a> {
     let mut effects = Effects::default();
-    let (wishes, draft, now) = (&context.facts.wishes, context.draft, context.now);
+    let (desired, writes, now) = (&context.facts.desired, context.writes, context.now);
     let snapshot = context.facts.snapshot;
     for service in snapshot.services.iter().map(|service| &**service) {
         let Some(id) = service.mark() else { continue };
-        if draft.is_needed(service, id) || may_be_live(service, id, wishes, snapshot) {
+        if writes.is_needed(service, id) || may_be_live(service, id, desired, snapshot) {
             continue;
         }
-        let due = closes_at(id, wishes, snapshot, now);
+        let due = closes_at(id, desired, snapshot, now);
         if due > now {
             effects.wake(due);
         } else {
             let reserved_since = reservation(service, id, snapshot).map(|reservation| reservation.since.0);
-            let serving = serving(id, wishes, now).map(str::to_owned);
+            let serving = serving(id, desired, now).map(str::to_owned);
             let ended = EndedHold { id: id.to_owned(), reserved_since, serving };
             effects.changes.push(Change::Write(service::close(service).once(ended)));
         }
@@ -83,10 +83,10 @@ pub(crate) fn follow<'a>(context: &FeatureContext<'_, 'a, '_>) -> Effects<'a> {
 }
 
 /// The operation has its reservation, and nobody has said how it ended: it may have a grant that is not seen yet.
-fn may_be_live(service: &ServiceView, id: &str, wishes: &Wishes<'_>, snapshot: &Snapshot) -> bool {
+fn may_be_live(service: &ServiceView, id: &str, desired: &DesiredState<'_>, snapshot: &Snapshot) -> bool {
     let Some(uid) = Grant::pod_uid_of(id) else { return false };
     // The reservation of one that is gone is freed.
-    if wishes.pods.get(uid).is_some_and(|pod| pod.terminating) {
+    if desired.pods.get(uid).is_some_and(|pod| pod.terminating) {
         return false;
     }
     let Some(reservation) = reservation(service, id, snapshot) else { return false };
@@ -102,18 +102,18 @@ fn reservation<'a>(service: &ServiceView, id: &str, snapshot: &'a Snapshot) -> O
 
 /// The pod that an EndpointSlice has to call ready before its Service is closed, by its uid. Closed any sooner, the EndpointSlice
 /// controller would take out of service a pod that it does not know to be Ready.
-fn serving<'a>(id: &'a str, wishes: &Wishes<'_>, now: Timestamp) -> Option<&'a str> {
+fn serving<'a>(id: &'a str, desired: &DesiredState<'_>, now: Timestamp) -> Option<&'a str> {
     let uid = Grant::pod_uid_of(id)?;
-    let pod = wishes.pods.get(uid).filter(|pod| !pod.terminating && pod.ready())?;
+    let pod = desired.pods.get(uid).filter(|pod| !pod.terminating && pod.ready())?;
     let since = pod.conditions.get("Ready").and_then(|ready| ready.since)?;
     (now.duration_since(since) < UNSEEN_FOR).then_some(uid)
 }
 
 /// When the Service is closed that was opened for this operation, which has ended.
-fn closes_at(id: &str, wishes: &Wishes<'_>, snapshot: &Snapshot, now: Timestamp) -> Timestamp {
+fn closes_at(id: &str, desired: &DesiredState<'_>, snapshot: &Snapshot, now: Timestamp) -> Timestamp {
     let uid = Grant::pod_uid_of(id).unwrap_or(id);
     // What comes in its place must not get connections before it is Ready.
-    let Some(pod) = wishes.pods.get(uid).filter(|pod| !pod.terminating) else { return now };
+    let Some(pod) = desired.pods.get(uid).filter(|pod| !pod.terminating) else { return now };
     let (since, pause) = if pod.ready() {
         (pod.conditions.get("Ready").and_then(|ready| ready.since), READY_FOR)
     } else {

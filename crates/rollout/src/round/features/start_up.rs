@@ -46,9 +46,9 @@ pub(crate) fn ready_by(plan: &Plan, pod: &PodView) -> Option<Timestamp> {
 
 /// When either is next the case with a pod that others wait for.
 fn late_at(facts: &Facts<'_, '_>, now: Timestamp) -> Option<Timestamp> {
-    let moving = facts.wishes.plans.iter().filter(|plan| is_moving(plan));
+    let moving = facts.desired.plans.iter().filter(|plan| is_moving(plan));
     let starting = moving.flat_map(|plan| {
-        let pods = facts.wishes.pods_of(plan).filter(|pod| !pod.ready() && !plan.behind.contains(&pod.id.uid));
+        let pods = facts.desired.pods_of(plan).filter(|pod| !pod.ready() && !plan.behind.contains(&pod.id.uid));
         pods.filter_map(|pod| ready_by(plan, pod))
     });
     let down = facts.ended.over().filter_map(|over| facts.down_from(over));
@@ -61,9 +61,9 @@ fn is_starting(transition: &Transition) -> bool {
 
 /// The longest start that was seen of the pod's workload, and when this one takes so many times as long.
 fn slow_at(facts: &Facts<'_, '_>, grant: &Grant, transition: &Transition) -> Option<(SignedDuration, Timestamp)> {
-    let pod = facts.wishes.pods.get(grant.pod.uid.as_str())?;
-    let plan = &facts.wishes.plans[facts.wishes.workload_of(pod)?];
-    let others = facts.wishes.pods_of(plan).filter(|other| other.id.uid != pod.id.uid).filter_map(needed);
+    let pod = facts.desired.pods.get(grant.pod.uid.as_str())?;
+    let plan = &facts.desired.plans[facts.desired.workload_of(pod)?];
+    let others = facts.desired.pods_of(plan).filter(|other| other.id.uid != pod.id.uid).filter_map(needed);
     let companion = facts.companions.start_milliseconds(plan);
     let longest = others.chain(companion.map(|needed| SignedDuration::from_millis(needed.into()))).max()?;
     let limit = SignedDuration::from_secs(longest.as_secs().saturating_mul(TIMES.into())).max(LEAST);
@@ -84,8 +84,8 @@ pub(crate) fn words(
     transition: &Transition,
     longest: SignedDuration,
 ) -> Option<EventNote> {
-    let pod = facts.wishes.pods.get(grant.pod.uid.as_str())?;
-    let plan = &facts.wishes.plans[facts.wishes.workload_of(pod)?];
+    let pod = facts.desired.pods.get(grant.pod.uid.as_str())?;
+    let plan = &facts.desired.plans[facts.desired.workload_of(pod)?];
     let until = transition.deadline.as_ref().map(|deadline| format!(", at {}", deadline.0)).unwrap_or_default();
     let text = format!(
         "pod {} has been starting since {}, {TIMES} times as long as any start of this workload that was seen ({} s); it is judged when its \

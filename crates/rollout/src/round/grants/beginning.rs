@@ -7,11 +7,11 @@ use jiff::Timestamp;
 use crate::mode::{Forecast, Mode, NotOperable, ServiceConflict, ServiceReadiness, ServiceView, Serving, Start};
 use crate::round::change::Change;
 use crate::round::decided::Decided;
-use crate::round::draft::Draft;
 use crate::round::facts::Facts;
 use crate::round::finalizers;
 use crate::round::operable::Operable;
 use crate::round::wait_reason::WaitReason;
+use crate::round::write_plan::WritePlan;
 
 /// Why a pod that is to be deleted leaves service.
 const NOT_NEEDED: &str = "NotNeeded: the pods of its workload serve without it";
@@ -35,7 +35,7 @@ impl<'a> Facts<'a, '_> {
         begin: Beginning<'a>,
         grant: Grant,
         mut changes: Vec<Change<'a>>,
-        draft: &Draft<'a>,
+        writes: &WritePlan<'a>,
     ) -> Decided<'a> {
         let opening = begin.opening_for();
         let Beginning { mode, services, .. } = begin;
@@ -46,14 +46,14 @@ impl<'a> Facts<'a, '_> {
             return Decided { changes, outcome: Err(waiting) };
         }
         changes.push(Change::Grant { node: operable.node, grant: Box::new(grant) });
-        let serving = |pod: &PodView| self.serving(pod, draft);
+        let serving = |pod: &PodView| self.serving(pod, writes);
         let expected = Forecast::of(operable.pod, &operable.settings, mode, &self.traffic, &serving);
         Decided { changes, outcome: Ok(expected) }
     }
 
     /// Leave or Hold, and whether Services have to be opened before.
-    pub(crate) fn begin(&self, operable: &Operable<'a>, draft: &Draft<'a>) -> Result<Beginning<'a>, WaitReason> {
-        let serving = |pod: &PodView| self.serving(pod, draft);
+    pub(crate) fn begin(&self, operable: &Operable<'a>, writes: &WritePlan<'a>) -> Result<Beginning<'a>, WaitReason> {
+        let serving = |pod: &PodView| self.serving(pod, writes);
         let start = match operable.intent.operation.op {
             GrantOp::Drain => Ok(operable.settings.leave(NOT_NEEDED, operable.pod, &self.traffic, &serving)),
             GrantOp::Relabel => Ok(Start::staying()),
@@ -89,11 +89,11 @@ impl<'a> Facts<'a, '_> {
     }
 
     /// No other pod of its workload, nor a companion, serves: nobody stands in while its containers are started again and again.
-    pub(crate) fn is_alone(&self, pod: &'a PodView, draft: &Draft<'_>) -> bool {
+    pub(crate) fn is_alone(&self, pod: &'a PodView, writes: &WritePlan<'_>) -> bool {
         let is_other = |other: &&PodView| other.id.uid != pod.id.uid;
-        let serves = |other: &PodView| self.serving(other, draft) == Serving::Serves;
-        if let Some(workload) = self.wishes.workload_of(pod) {
-            return !self.wishes.pods_of(&self.wishes.plans[workload]).filter(is_other).any(serves);
+        let serves = |other: &PodView| self.serving(other, writes) == Serving::Serves;
+        if let Some(workload) = self.desired.workload_of(pod) {
+            return !self.desired.pods_of(&self.desired.plans[workload]).filter(is_other).any(serves);
         }
         let owner = pod.owner.as_ref().map(|owner| owner.uid.as_str());
         let is_sibling =
@@ -114,12 +114,12 @@ impl<'a> Facts<'a, '_> {
         operable: &Operable<'a>,
         mode: &Mode,
         granted: Timestamp,
-        draft: &Draft<'a>,
+        writes: &WritePlan<'a>,
     ) -> Grant {
         let Operable { pod, intent, settings, .. } = operable;
         let operation = &intent.operation;
         let workload =
-            self.wishes.workload_of(pod).filter(|_| matches!(operation.op, GrantOp::Update | GrantOp::Restart));
+            self.desired.workload_of(pod).filter(|_| matches!(operation.op, GrantOp::Update | GrantOp::Restart));
         let config = workload.and_then(|workload| self.reloads.mounted(workload));
         let running = |name: &String| {
             let status = pod.container(name).and_then(|container| container.status.as_ref());
@@ -141,7 +141,7 @@ impl<'a> Facts<'a, '_> {
             annotations: operation.annotations.clone(),
             before: operation.containers.keys().map(|name| (name.clone(), running(name))).collect(),
             drain: settings.drain.clone(),
-            verify: self.verify(operable, draft),
+            verify: self.verify(operable, writes),
             hooks: settings.hooks.clone(),
             config: config.cloned().map(Box::new),
             rules: Vec::new(),

@@ -21,6 +21,7 @@ const HISTORY: usize = 10;
 /// What only a CloneSet has.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(from = "Raw")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own in the spec")]
 pub struct CloneSetBody {
     /// `spec.replicas`, 1 if absent.
     pub replicas: usize,

@@ -35,11 +35,11 @@ struct Text {
 
 /// The journal of one CloneSet.
 #[derive(Clone, Copy)]
-pub(super) struct Instances<'a> {
+pub(super) struct InstancesAnnotation<'a> {
     pub(super) set: CloneSet<'a>,
 }
 
-impl Instances<'_> {
+impl InstancesAnnotation<'_> {
     fn known(&self) -> Option<&String> {
         self.set.object.annotations.get(annotations::INSTANCES)
     }
@@ -92,7 +92,7 @@ impl Instances<'_> {
     }
 }
 
-impl Journal for Instances<'_> {
+impl Journal for InstancesAnnotation<'_> {
     fn read(&self) -> BTreeMap<i32, Record> {
         let text = self.parsed();
         text.pods.iter().filter_map(|entry| self.record(entry, &text.revisions)).collect()
@@ -146,8 +146,8 @@ mod tests {
             (7, made("somebody-else", "web-a", Marks { recreate: true, ..Marks::default() })),
         ];
         let empty = set("");
-        let instances = |object: &'_ Object| object.clone_set().map(|set| Instances { set }.read()).unwrap();
-        let text = Instances { set: empty.clone_set().unwrap() }
+        let instances = |object: &'_ Object| object.clone_set().map(|set| InstancesAnnotation { set }.read()).unwrap();
+        let text = InstancesAnnotation { set: empty.clone_set().unwrap() }
             .text(&all.iter().map(|(id, record)| (*id, record)).collect(), 8);
         assert_eq!(instances(&set(&text)), all.into_iter().collect());
     }
@@ -155,16 +155,16 @@ mod tests {
     #[test]
     fn what_others_have_written_there_is_no_entry() {
         let object = set(r#"{"revisions": ["web-a"], "pods": ["bbbbb0", "bbbbb9", "a", "éèêëç0", "aaaaa0", "ccccc"]}"#);
-        let read = Instances { set: object.clone_set().unwrap() }.read();
+        let read = InstancesAnnotation { set: object.clone_set().unwrap() }.read();
         assert_eq!(read.into_values().map(|record| record.revision).collect::<Vec<_>>(), ["web-a"]);
         let nonsense = set("[1, 2");
-        assert!(Instances { set: nonsense.clone_set().unwrap() }.read().is_empty());
+        assert!(InstancesAnnotation { set: nonsense.clone_set().unwrap() }.read().is_empty());
     }
 
     #[test]
     fn ten_thousand_pods_have_room() {
         let empty = set("");
-        let journal = Instances { set: empty.clone_set().unwrap() };
+        let journal = InstancesAnnotation { set: empty.clone_set().unwrap() };
         let records: Vec<Record> = (0..10_000).map(|id| Record::of(names::pod("web", id), "web-a")).collect();
         let text = journal.text(&(0..).zip(&records).collect(), 10_000);
         assert!(journal.room() >= 10_000 && text.len() < LARGEST, "{}", text.len());

@@ -8,6 +8,10 @@ use jiff::Timestamp;
 
 /// The smaller one is removed first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a rank of upstream's, and their order is that of the fields"
+)]
 pub(super) struct RemovalRank {
     pub(super) has_node: bool,
     /// A container of it was ever started (upstream: it is not Pending).

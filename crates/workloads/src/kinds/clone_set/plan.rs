@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use hitless_api::pod::PodView;
 
-use super::journal::Instances;
+use super::journal::InstancesAnnotation;
 use super::limit::{Bounds, chosen};
 use super::rules::{CloneSetRules, is_available};
 use super::view::{Refusal, View};
@@ -55,12 +55,12 @@ fn without_gates<'a>(set: CloneSet<'a>, world: &World<'a>) -> Plan {
     match (target, &set.body.fault) {
         (None, _) => begun(set, &facts),
         (Some(_), Some(fault)) => {
-            let plan = pod_set::still(&facts, &Instances { set });
+            let plan = pod_set::still(&facts, &InstancesAnnotation { set });
             faulty(view(&plan), fault)
         }
         (Some(target), None) => {
             let undressed = || Box::new(Undressed { spec, revisions: &revisions });
-            let mut plan = pod_set::advance(&facts, &Instances { set }, &|_| undressed());
+            let mut plan = pod_set::advance(&facts, &InstancesAnnotation { set }, &|_| undressed());
             hold_back(&facts, &found, &mut plan);
             rolled(view(&plan), target)
         }
@@ -96,9 +96,9 @@ fn hold_back(facts: &Facts<'_, '_>, found: &super::difference::Difference, plan:
     };
     let open: Vec<&str> = facts
         .rules
-        .order_of_update(facts.members(&plan.roster))
+        .order_of_update(facts.members(&plan.instances))
         .into_iter()
-        .filter_map(|id| plan.roster.pod(id))
+        .filter_map(|id| plan.instances.pod(id))
         .filter(|pod| is_open(pod) && !facts.rules.is_available(pod))
         .map(|pod| pod.id.uid.as_str())
         .collect();
@@ -114,20 +114,20 @@ fn hold_back(facts: &Facts<'_, '_>, found: &super::difference::Difference, plan:
     };
     let begin = chosen(bounds, open.iter().map(|_| false));
     let waits: BTreeSet<String> = open.into_iter().skip(begin).map(ToOwned::to_owned).collect();
-    plan.leaving.wishes.retain(|wish| !waits.contains(&wish.pod.uid));
+    plan.leaving.desired.retain(|wanted| !waits.contains(&wanted.pod.uid));
 }
 
 /// It goes on to what its owner wants.
 fn rolled(view: View<'_, '_, '_>, target: Revision<'_>) -> Plan {
     let View { set, facts, plan, .. } = view;
     let world = facts.world;
-    let journal = Instances { set };
+    let journal = InstancesAnnotation { set };
     let mut writes: Vec<Write> = plan.writes(facts, &journal, Own::default());
     writes.extend(facts.revisions.renumber(target));
     // What is under way is not taken back because other pods can't follow, and may be rolled back to the revision that it left.
     let is_operating = facts.pods.iter().any(|pod| world.operating.contains(&pod.id.uid));
     if plan.progress.behind.is_empty() && !is_operating {
-        let used = facts.used_revisions(&plan.roster, &set.body.status.update_revision);
+        let used = facts.used_revisions(&plan.instances, &set.body.status.update_revision);
         writes.extend(facts.revisions.prune(&used));
     }
     let refused = writes.iter().filter_map(|write| Some((write.verb, world.refused.get(&write.key())?.clone())));
@@ -139,14 +139,14 @@ fn rolled(view: View<'_, '_, '_>, target: Revision<'_>) -> Plan {
     notes.extend(restart_annotations::notes(set.object, &CLONE_SET));
     let (goal, single) = plan.goals();
     let pod_set::Progress { behind, stuck, total, refused, .. } = &plan.progress;
-    let mut wishes = plan.leaving.wishes.clone();
-    share(&mut wishes);
+    let mut desired = plan.leaving.desired.clone();
+    share(&mut desired);
     let stage = match refused {
-        Some(because) if wishes.is_empty() && !is_operating => {
+        Some(because) if desired.is_empty() && !is_operating => {
             notes.push(warning(&facts.spec, "FailedUpdate", because.text.clone()));
             Stage::Refused(because.clone())
         }
-        _ if behind.is_empty() && wishes.is_empty() => Stage::Idle,
+        _ if behind.is_empty() && desired.is_empty() => Stage::Idle,
         _ => Stage::Rolling,
     };
     Plan {
@@ -154,7 +154,7 @@ fn rolled(view: View<'_, '_, '_>, target: Revision<'_>) -> Plan {
         target_label: Some(facts.target.to_owned()),
         single,
         writes,
-        wishes,
+        desired,
         behind: behind.clone(),
         stuck: stuck.clone(),
         total: *total,

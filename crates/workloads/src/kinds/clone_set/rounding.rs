@@ -69,7 +69,7 @@ fn percent(text: &str, replicas: usize, rounded: Rounded) -> Option<usize> {
     if whole.is_empty() || !is_number(whole) || !is_number(fraction) || number.len() > 12 || number.ends_with('.') {
         return None;
     }
-    let parts = u128::from_str_radix(&format!("{whole}{fraction}"), 10).ok()?;
+    let parts = format!("{whole}{fraction}").parse::<u128>().ok()?;
     let of = 100 * 10_u128.pow(u32::try_from(fraction.len()).ok()?);
     let product = parts * u128::try_from(replicas).ok()?;
     let count = match rounded {

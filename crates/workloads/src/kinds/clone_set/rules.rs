@@ -8,7 +8,7 @@ use super::order::{RemovalRank, UpdateRank};
 use super::priority::{Priority, priority};
 use super::scatter::scatter;
 use super::{CloneSet, names};
-use crate::pod_set::{Member, Roster, Rules};
+use crate::pod_set::{Instances, Member, Rules};
 use crate::world::World;
 
 /// The rules of one CloneSet.
@@ -116,7 +116,7 @@ impl Rules for CloneSetRules<'_, '_> {
         false
     }
 
-    fn excluded(&self, _: &Roster<'_>) -> BTreeSet<i32> {
+    fn excluded(&self, _: &Instances<'_>) -> BTreeSet<i32> {
         BTreeSet::new()
     }
 

@@ -12,8 +12,12 @@ pub(super) fn scatter(order: Vec<usize>, all: &[(usize, usize)], matches: &dyn F
     terms.into_iter().fold(order, |order, (term, _)| spread(order, all[term], &|candidate| matches(term, candidate)))
 }
 
-fn spread(order: Vec<usize>, (all_matched, all_others): (usize, usize), matches: &dyn Fn(usize) -> bool) -> Vec<usize> {
-    let (mut matched, others): (Vec<usize>, Vec<usize>) = order.iter().copied().partition(|each| matches(*each));
+fn spread(
+    order: Vec<usize>,
+    (all_matched, all_others): (usize, usize),
+    is_meant: &dyn Fn(usize) -> bool,
+) -> Vec<usize> {
+    let (mut matched, others): (Vec<usize>, Vec<usize>) = order.iter().copied().partition(|each| is_meant(*each));
     if matched.len() <= 1 || others.len() <= 1 {
         return order;
     }

@@ -23,11 +23,11 @@ pub(super) struct View<'r, 'w, 'a> {
 impl View<'_, '_, '_> {
     /// Whether its journal has room for no more ids, and more are wanted.
     pub(super) fn lacks_room(&self) -> bool {
-        self.plan.roster.is_full() && self.plan.roster.count() < self.set.body.replicas
+        self.plan.instances.is_full() && self.plan.instances.count() < self.set.body.replicas
     }
 
     pub(super) fn fullness(&self) -> String {
-        let (wanted, room) = (self.set.body.replicas, self.plan.roster.room());
+        let (wanted, room) = (self.set.body.replicas, self.plan.instances.room());
         format!("{wanted} replicas are wanted, and a CloneSet has room for {room}; use several CloneSets")
     }
 
@@ -63,7 +63,7 @@ impl View<'_, '_, '_> {
             let is_own = |each: &pod_set::Instance<'_>| {
                 each.pod.is_none() && !each.is_given_up() && each.pod_name() == pod.id.name
             };
-            pod.terminating && self.plan.roster.instances.values().any(is_own)
+            pod.terminating && self.plan.instances.by_id.values().any(is_own)
         };
         let pod = self.facts.pods.iter().find(is_waiting)?;
         Some(format!(

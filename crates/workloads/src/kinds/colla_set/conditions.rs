@@ -74,8 +74,8 @@ impl View<'_, '_, '_> {
         }
         let there = self.facts.pods.iter().filter(|pod| stays(pod)).count();
         let is_through = there == self.set.body.replicas
-            && self.plan.roster.instances.len() == there
-            && !self.plan.roster.instances.values().any(Instance::is_given_up);
+            && self.plan.instances.by_id.len() == there
+            && !self.plan.instances.by_id.values().any(Instance::is_given_up);
         if is_through { condition(true, "Scaled", String::new()) } else { None }
     }
 

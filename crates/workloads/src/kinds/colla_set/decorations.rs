@@ -15,7 +15,7 @@ use super::pods::labels_of_new;
 use crate::because::{Because, Cause};
 use crate::kinds::pod_decoration::names::mark_among;
 use crate::kinds::pod_decoration::{Choice, Decorations, Marks, NewPod};
-use crate::pod_set::{Change, Dress, Facts, Instance, Roster};
+use crate::pod_set::{Change, Dress, Facts, Instance, Instances};
 use crate::template::Template;
 
 /// Changes that are known already: many pods have the same. By revision and decorations, before and afterwards.
@@ -31,17 +31,17 @@ pub(super) struct Decorated<'w, 'a> {
 
 impl<'w, 'a> Decorated<'w, 'a> {
     /// Which decorations count for the pods that are there and for those that are to be made.
-    pub(super) fn of(set: CollaSet<'a>, facts: Facts<'w, 'a>, roster: &Roster<'a>) -> Self {
+    pub(super) fn of(set: CollaSet<'a>, facts: Facts<'w, 'a>, instances: &Instances<'a>) -> Self {
         let decorations = Decorations::none();
         let plain = Self { set, facts, decorations, known: RefCell::default() };
         if facts.world.decorations(&set.object.id.namespace).is_empty() {
             return plain;
         }
-        let origins = roster.origins();
-        let missing = roster.instances.iter();
+        let origins = instances.origins();
+        let missing = instances.by_id.iter();
         let missing = missing.filter(|(_, instance)| instance.pod.is_none() && !instance.is_given_up());
         let new = missing.map(|(id, instance)| {
-            let replaces = origins.get(id).and_then(|origin| roster.instances.get(origin));
+            let replaces = origins.get(id).and_then(|origin| instances.by_id.get(origin));
             (*id, plain.new_pod(*id, instance, replaces))
         });
         let usual = plain.labels_of_new(0, facts.target);
@@ -133,13 +133,13 @@ impl<'a> Dress<'a> for Decorated<'_, 'a> {
 
     /// Single pods are brought to others because a partition keeps them at an earlier template or decoration. What failed at one of them
     /// says nothing about the next one.
-    fn goals(&self, roster: &Roster<'a>) -> (String, BTreeSet<String>) {
+    fn goals(&self, instances: &Instances<'a>) -> (String, BTreeSet<String>) {
         let revision = self.set.body.template.revision();
         if self.decorations.is_empty() {
             return (revision.to_owned(), BTreeSet::new());
         }
         let goal = together(revision, &self.decorations.of_all(&self.labels_of_new(0, self.facts.target)));
-        let pods = roster.instances.values().filter_map(|instance| instance.pod);
+        let pods = instances.by_id.values().filter_map(|instance| instance.pod);
         let wanted: BTreeSet<(&str, Choice)> = pods
             .flat_map(|pod| {
                 let own = pod.labels.get(labels::CONTROLLER_REVISION_HASH);

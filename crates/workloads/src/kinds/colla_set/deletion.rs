@@ -82,8 +82,8 @@ pub(super) fn plan<'a>(set: CollaSet<'a>, facts: &Facts<'_, 'a>) -> Plan {
     let removed = if is_late && left > 0 { plan.leaving.removed.len() } else { 0 };
     let behind = facts.pods.iter().filter(|pod| stays(pod)).map(|pod| pod.id.uid.clone()).collect();
     let wake_at: Option<Timestamp> = until.filter(|_| !is_late);
-    let (wishes, notes) = (plan.leaving.wishes, notes(set, facts, left, removed));
-    Plan { writes, total: left, wishes, behind, notes, wake_at, ..idle(set, Stage::Rolling) }
+    let (desired, notes) = (plan.leaving.desired, notes(set, facts, left, removed));
+    Plan { writes, total: left, desired, behind, notes, wake_at, ..idle(set, Stage::Rolling) }
 }
 
 /// What people should know. `late`: pods that are deleted though the rules keep them.

@@ -13,16 +13,16 @@ use serde_json::json;
 use super::view::View;
 use super::{CollaSet, names};
 use crate::pod_set::pods::stays;
-use crate::pod_set::{Roster, warning};
+use crate::pod_set::{Instances, warning};
 use crate::world::World;
 use crate::write::{Request, Write, patch_of_pod};
 
 /// Ids of pods that are let go: nothing else is done to them.
-pub(super) fn excluded(set: CollaSet<'_>, world: &World<'_>, roster: &Roster<'_>) -> BTreeSet<i32> {
+pub(super) fn excluded(set: CollaSet<'_>, world: &World<'_>, instances: &Instances<'_>) -> BTreeSet<i32> {
     let body = set.body;
-    let pairs = roster.pairs();
+    let pairs = instances.pairs();
     let mut excluded = BTreeSet::new();
-    for (id, instance) in roster.counted() {
+    for (id, instance) in instances.counted() {
         let Some(pod) = instance.pod else { continue };
         let is_named = body.pods_to_exclude.contains(&pod.id.name) || pod.labels.contains_key(names::TO_EXCLUDE);
         if !is_named || body.in_sequence || body.pods_to_include.contains(&pod.id.name) {
@@ -62,7 +62,7 @@ impl View<'_, '_, '_> {
     pub(super) fn membership_writes(&self) -> Vec<Write> {
         let mut writes = Vec::new();
         for id in &self.plan.leaving.excluded {
-            let Some(pod) = self.plan.roster.pod(*id) else { continue };
+            let Some(pod) = self.plan.instances.pod(*id) else { continue };
             let own = self.facts.claims;
             let claims: Vec<Write> = own.of_id(*id).map(|claim| own.orphan(claim)).collect();
             let needs = claims.iter().map(Write::key).collect();
@@ -72,7 +72,7 @@ impl View<'_, '_, '_> {
                 .add(&["metadata", "labels", names::ORPHANED], "true");
             writes.push(Write { needs, ..Write::on_pod("exclude-pod", &pod.id, Request::Patch(patch)) });
         }
-        let mut id = self.plan.roster.unused();
+        let mut id = self.plan.instances.unused();
         for pod in self.included() {
             let mut patch = patch_of_pod(pod)
                 .add(&["metadata", "ownerReferences"], json!([self.facts.spec.owner()]))

@@ -72,7 +72,7 @@ fn rolled<'a>(
 ) -> Plan {
     let world = facts.world;
     let context = Context::of(set, world);
-    let plan = pod_set::advance(facts, &context, &|roster| Box::new(Decorated::of(set, *facts, roster)));
+    let plan = pod_set::advance(facts, &context, &|instances| Box::new(Decorated::of(set, *facts, instances)));
     let view = View { set, facts, plan: &plan };
     let mut writes: Vec<Write> = finalizer.collect();
     writes.extend(plan.writes(facts, &context, view.own()));
@@ -80,7 +80,7 @@ fn rolled<'a>(
     // What is under way is not taken back because other pods can't follow, and may be rolled back to the revision that it left.
     let is_operating = facts.pods.iter().any(|pod| world.operating.contains(&pod.id.uid));
     if plan.progress.behind.is_empty() && !is_operating {
-        let used = facts.used_revisions(&plan.roster, &set.body.status.updated_revision);
+        let used = facts.used_revisions(&plan.instances, &set.body.status.updated_revision);
         writes.extend(facts.revisions.prune(&used));
     }
     let refused = writes.iter().filter_map(|write| Some((write.verb, world.refused.get(&write.key())?.clone())));
@@ -91,16 +91,16 @@ fn rolled<'a>(
     let (goal, single) = plan.goals();
     let pod_set::Plan { leaving, progress, .. } = plan;
     let pod_set::Progress { behind, stuck, total, refused, .. } = progress;
-    let mut wishes = leaving.wishes;
-    share(&mut wishes);
+    let mut desired = leaving.desired;
+    share(&mut desired);
     let stage = match refused {
-        Some(because) if wishes.is_empty() && !is_operating => {
+        Some(because) if desired.is_empty() && !is_operating => {
             notes.push(warning(&facts.spec, "RolloutRefused", because.text.clone()));
             Stage::Refused(because)
         }
-        _ if behind.is_empty() && wishes.is_empty() => Stage::Idle,
+        _ if behind.is_empty() && desired.is_empty() => Stage::Idle,
         _ => Stage::Rolling,
     };
     let target_label = Some(facts.target.to_owned());
-    Plan { target: goal, target_label, single, writes, wishes, behind, stuck, total, notes, ..idle(set, stage) }
+    Plan { target: goal, target_label, single, writes, desired, behind, stuck, total, notes, ..idle(set, stage) }
 }

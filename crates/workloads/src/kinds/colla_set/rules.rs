@@ -7,7 +7,7 @@ use hitless_api::pod::PodView;
 
 use super::membership::{excluded, included};
 use super::{CollaSet, names};
-use crate::pod_set::{Member, Roster, Rules};
+use crate::pod_set::{Instances, Member, Rules};
 use crate::world::World;
 
 /// The rules of one CollaSet.
@@ -67,8 +67,8 @@ impl Rules for CollaSetRules<'_, '_> {
         pod.labels.contains_key(names::TO_REPLACE) && !pod.labels.contains_key(names::REPLACED_BY)
     }
 
-    fn excluded(&self, roster: &Roster<'_>) -> BTreeSet<i32> {
-        excluded(self.set, self.world, roster)
+    fn excluded(&self, instances: &Instances<'_>) -> BTreeSet<i32> {
+        excluded(self.set, self.world, instances)
     }
 
     fn taken_on(&self) -> usize {

@@ -25,11 +25,11 @@ impl View<'_, '_, '_> {
 
     /// Whether its ResourceContext has room for no more ids, and more are wanted.
     pub(super) fn lacks_room(&self) -> bool {
-        self.plan.roster.is_full() && self.plan.roster.count() < self.set.body.replicas
+        self.plan.instances.is_full() && self.plan.instances.count() < self.set.body.replicas
     }
 
     pub(super) fn fullness(&self) -> String {
-        let (wanted, room) = (self.set.body.replicas, self.plan.roster.room());
+        let (wanted, room) = (self.set.body.replicas, self.plan.instances.room());
         format!("{wanted} replicas are wanted, and a ResourceContext has room for {room}; use several CollaSets")
     }
 

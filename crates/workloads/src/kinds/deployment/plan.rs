@@ -16,7 +16,7 @@ use super::{Deployment, ReplicaSet};
 use crate::because::{Because, Cause};
 use crate::diff::{self, first_native_change};
 use crate::halted::{self, BadVersion, Halted};
-use crate::intent::{PodWish, share};
+use crate::intent::{DesiredOperation, share};
 use crate::kinds::way;
 use crate::need::{Need, agentless, new_pods_only, unaccepted};
 use crate::object::Object;
@@ -82,7 +82,7 @@ impl<'a> Planner<'a> {
             return self.idle(Stage::SteppingAside(because.clone()), self.let_go(Some(self.rolls(&because))));
         };
         if live.settled_at(deployment).is_some_and(|settled| settled > deployment.generation) {
-            // An old view of the Deployment: what was to be done at this generation has been done, or is wished no more.
+            // An old view of the Deployment: what was to be done at this generation has been done, or is wanted no more.
             return self.idle(Stage::Finishing, None);
         }
         if !deployment.body.paused {
@@ -217,28 +217,28 @@ impl<'a> Planner<'a> {
     fn collecting(&self, live: ReplicaSet<'a>) -> Plan {
         let plan = self.counted(live, self.idle(Stage::Idle, None));
         let stage = if plan.behind.is_empty() { Stage::Idle } else { Stage::Rolling };
-        Plan { stage, wishes: self.wishes(live, &self.pods(live)), ..plan }
+        Plan { stage, desired: self.desired(live, &self.pods(live)), ..plan }
     }
 
-    fn wishes(&self, live: ReplicaSet<'a>, pods: &[&PodView]) -> Vec<PodWish> {
-        let wish = |pod: &&PodView| match self.need(live, pod) {
+    fn desired(&self, live: ReplicaSet<'a>, pods: &[&PodView]) -> Vec<DesiredOperation> {
+        let wanted = |pod: &&PodView| match self.need(live, pod) {
             Need::Nothing => None,
-            Need::Operation(intent) => Some(PodWish::new(pod, intent)),
+            Need::Operation(intent) => Some(DesiredOperation::new(pod, intent)),
         };
-        let mut wishes: Vec<PodWish> = pods.iter().filter_map(wish).collect();
-        share(&mut wishes);
-        wishes
+        let mut desired: Vec<DesiredOperation> = pods.iter().filter_map(wanted).collect();
+        share(&mut desired);
+        desired
     }
 
     fn drive(&self, live: ReplicaSet<'a>) -> Plan {
         let spec = self.deployment.body;
         let pods = self.pods(live);
-        let wishes = self.wishes(live, &pods);
+        let desired = self.desired(live, &pods);
         // With a surge no pod goes before the new one is accepted.
         // Under a pause of the owner's own nobody makes new pods; the others go on.
-        let agentless = || agentless(&wishes, &pods, self.world).filter(|_| !self.permanent);
-        let because = new_pods_only(&wishes, &pods, self.world).or_else(agentless);
-        let because = because.or_else(|| unaccepted(&wishes, self.world));
+        let agentless = || agentless(&desired, &pods, self.world).filter(|_| !self.permanent);
+        let because = new_pods_only(&desired, &pods, self.world).or_else(agentless);
+        let because = because.or_else(|| unaccepted(&desired, self.world));
         if let Some(because) = because.filter(|_| spec.replicas > 0) {
             return if self.deployment.object.pause().is_some() {
                 self.collecting(live)
@@ -247,13 +247,13 @@ impl<'a> Planner<'a> {
             };
         }
         let total = pods.len();
-        let behind = wishes.iter().map(|wish| wish.pod.uid.clone()).collect();
+        let behind = desired.iter().map(|wanted| wanted.pod.uid.clone()).collect();
         let at_target = live.body.template.revision() == spec.template.revision();
         let exact = at_target && !live.body.template.is_mixed();
         // At replicas 0 the Deployment controller would raise the newest ReplicaSet, which is history: end at once.
-        let rolling = !wishes.is_empty() && spec.replicas > 0;
+        let rolling = !desired.is_empty() && spec.replicas > 0;
         // Old pods that are about to go may be saved by a scale-up in the last moment.
-        let settled = wishes.is_empty() && self.settled(live, &pods);
+        let settled = desired.is_empty() && self.settled(live, &pods);
         // A pause of the owner's own, and nothing changed under it (docs/contract.md#whose-hold).
         if self.permanent && exact {
             let forget = Halted::is_over(self.deployment.object, &spec.template);
@@ -283,8 +283,8 @@ impl<'a> Planner<'a> {
             self.end(live, finished).filter(|_| settled)
         };
         let stage = if rolling { Stage::Rolling } else { Stage::Finishing };
-        let wishes = if rolling && write.is_none() { wishes } else { Vec::new() };
-        Plan { permanent: self.permanent, wishes, behind, total, ..self.idle(stage, write) }
+        let desired = if rolling && write.is_none() { desired } else { Vec::new() };
+        Plan { permanent: self.permanent, desired, behind, total, ..self.idle(stage, write) }
     }
 
     fn pods(&self, live: ReplicaSet<'_>) -> Vec<&'a PodView> {
@@ -293,7 +293,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Whether the pods that are listed are all there are and will be: the ReplicaSet controller has seen the template that
-    /// the live ReplicaSet has now, and counts as many pods as are listed and wished. A pod that it made from an older
+    /// the live ReplicaSet has now, and counts as many pods as are listed and wanted. A pod that it made from an older
     /// template a moment ago would be missed otherwise.
     fn settled(&self, live: ReplicaSet<'_>, pods: &[&PodView]) -> bool {
         let set = live.body;

@@ -7,7 +7,7 @@ use hitless_api::pod::PodView;
 
 use super::Subject;
 use crate::because::Because;
-use crate::intent::{PodIntent, PodWish};
+use crate::intent::{DesiredOperation, PodIntent};
 use crate::opt_in::OptIn;
 use crate::plan::{Plan, Stage};
 use crate::removal::{MayGo, Removal, serves};
@@ -26,12 +26,13 @@ impl Subject<'_> {
             return self.step_aside(because);
         }
         let removal = Some(Removal::Anew { room: 1 });
-        let wish = |pod: &&PodView| PodWish { removal, ..PodWish::new(pod, Ok(PodIntent::drain(pod))) };
+        let wanted =
+            |pod: &&PodView| DesiredOperation { removal, ..DesiredOperation::new(pod, Ok(PodIntent::drain(pod))) };
         let idle = dead.iter().filter(|pod| !serves(pod, world));
         let behind: BTreeSet<String> = dead.iter().map(|pod| pod.id.uid.clone()).collect();
         let writes = dead.iter().filter_map(|pod| Some(self.made_anew(MayGo::reserved(pod, world)?))).collect();
-        let (wishes, total) = (idle.map(wish).collect(), self.in_order.len());
-        Plan { writes, wishes, behind, total, ..self.idle(Stage::SteppingAside(because), None) }
+        let (desired, total) = (idle.map(wanted).collect(), self.in_order.len());
+        Plan { writes, desired, behind, total, ..self.idle(Stage::SteppingAside(because), None) }
     }
 
     /// Between two crashes its container runs for a moment. At the target only one that was operated is: its owner went back while the way

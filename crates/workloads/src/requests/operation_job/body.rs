@@ -84,7 +84,7 @@ struct Raw {
 
 impl From<Raw> for JobBody {
     fn from(Raw { spec, status }: Raw) -> Self {
-        let seconds = |wished: Option<i32>, default: i32| SignedDuration::from_secs(wished.unwrap_or(default).into());
+        let seconds = |wanted: Option<i32>, default: i32| SignedDuration::from_secs(wanted.unwrap_or(default).into());
         let recorded = status.target_details.iter().enumerate();
         Self {
             invalid: invalid(&spec),

@@ -106,7 +106,7 @@ impl<'a> Job<'a> {
         self.recorded(pod).is_some_and(|detail| detail.progress == Progress::Failed)
     }
 
-    /// Whether an operation of this pod, that was ordered for this job, is still wished.
+    /// Whether an operation of this pod, that was ordered for this job, is still wanted.
     pub(super) fn wants(self, pod: &str) -> bool {
         self.is_open(pod) && self.body.invalid.is_none() && self.body.action == Action::Restart
     }

@@ -54,7 +54,7 @@ pub(super) fn state<'s>(
     };
     let new = context.world.pods(&owner.uid).iter().copied().find(|other| begun && is_new(other));
     let name = new.map(|new| &new.id.name).or(known);
-    // The label is a wish; it can be taken back for as long as nothing is done to the pod.
+    // The label is a request; it can be taken back for as long as nothing is done to the pod.
     let (uid, world) = (&pod.id.uid, context.world);
     let is_leaving = world.operating.contains(uid) || world.left.contains(uid) || pod.terminating || pod.finished;
     TargetState::Open {
@@ -72,8 +72,8 @@ fn extra(new: &str) -> BTreeMap<String, String> {
 /// The label for a pod that is open and does not have it yet. One that its owner wants to replace already stays as it is.
 pub(super) fn begin(job: Job<'_>, pod: &PodView, context: &RequestContext<'_, '_>) -> Option<Write> {
     let is_followed = pod.owner.as_ref().is_some_and(|owner| context.world.object(&owner.uid).is_some());
-    let is_wished = job.body.action == Action::Replace && job.body.invalid.is_none();
-    if !is_wished || !is_followed || pod.labels.contains_key(TO_REPLACE) {
+    let is_wanted = job.body.action == Action::Replace && job.body.invalid.is_none();
+    if !is_wanted || !is_followed || pod.labels.contains_key(TO_REPLACE) {
         return None;
     }
     Some(label(pod, "begin-replace", |patch| patch.add(&["metadata", "labels", TO_REPLACE], job.token())))
@@ -83,8 +83,8 @@ pub(super) fn begin(job: Job<'_>, pod: &PodView, context: &RequestContext<'_, '_
 pub(super) fn cancelled(context: &RequestContext<'_, '_>) -> Vec<Write> {
     let ours = context.pods.iter().filter_map(|pod| {
         let token = pod.labels.get(TO_REPLACE).filter(|token| is_token(token))?;
-        let is_wished = Job::of_token(token, context).is_some_and(|job| !job.has_given_up(&pod.id.name));
-        (!pod.terminating && !is_wished).then_some((pod, token))
+        let is_wanted = Job::of_token(token, context).is_some_and(|job| !job.has_given_up(&pod.id.name));
+        (!pod.terminating && !is_wanted).then_some((pod, token))
     });
     let path = ["metadata", "labels", TO_REPLACE];
     ours.map(|(pod, token)| label(pod, "cancel-replace", |patch| patch.test(&path, token.as_str()).remove(&path)))

@@ -10,11 +10,16 @@ use serde_json::json;
 
 use super::job::{Job, TargetState};
 use super::{Action, OPERATION_JOB, replace};
-use crate::request::{Fate, Fates, Reports, RequestContext};
+use crate::request::{OperationFailure, OperationFailures, Reports, RequestContext};
 use crate::write::{Request, Write};
 
 /// Adds what is to be written and said of the job.
-pub(super) fn of<'a>(job: Job<'a>, context: &RequestContext<'_, 'a>, fates: &Fates, reports: &mut Reports) {
+pub(super) fn of<'a>(
+    job: Job<'a>,
+    context: &RequestContext<'_, 'a>,
+    failures: &OperationFailures,
+    reports: &mut Reports,
+) {
     if job.is_over() {
         // For as long as it is there: an Event is written only of what holds for a while.
         reports.notes.extend(note(job, &job.body.status));
@@ -26,7 +31,7 @@ pub(super) fn of<'a>(job: Job<'a>, context: &RequestContext<'_, 'a>, fates: &Fat
         Some(invalid) => {
             refused(job, &OperationError { reason: invalid.reason().to_owned(), message: invalid.to_string() }, now)
         }
-        None => status(job, context, fates, now, reports),
+        None => status(job, context, failures, now, reports),
     };
     reports.writes.extend(write(job, &wanted));
     let open = wanted.target_details.iter().any(|detail| !detail.progress.is_final());
@@ -75,7 +80,7 @@ fn refused(job: Job<'_>, error: &OperationError, now: Timestamp) -> OperationJob
 fn status<'a>(
     job: Job<'a>,
     context: &RequestContext<'_, 'a>,
-    fates: &Fates,
+    failures: &OperationFailures,
     now: Timestamp,
     reports: &mut Reports,
 ) -> OperationJobStatus {
@@ -91,7 +96,7 @@ fn status<'a>(
         if let (TargetState::Open { pod, begun: false, .. }, Action::Replace) = (&state, &job.body.action) {
             reports.writes.extend(replace::begin(job, pod, context));
         }
-        details.push(detail(job, known, state, fates, now));
+        details.push(detail(job, known, state, failures, now));
     }
     let with = |progress: Progress| details.iter().filter(|detail| detail.progress == progress).count();
     let (succeeded, failed) = (with(Progress::Succeeded), with(Progress::Failed));
@@ -118,7 +123,7 @@ fn detail(
     job: Job<'_>,
     known: OperationTargetStatus,
     state: TargetState<'_>,
-    fates: &Fates,
+    failures: &OperationFailures,
     now: Timestamp,
 ) -> OperationTargetStatus {
     let begun = || known.start_time.clone().or(Some(Time(now)));
@@ -130,8 +135,8 @@ fn detail(
         error,
         name: known.name.clone(),
     };
-    let failed = |fate: &Fate| {
-        let error = OperationError { reason: fate.reason.clone(), message: fate.text.clone() };
+    let failed = |failure: &OperationFailure| {
+        let error = OperationError { reason: failure.reason.clone(), message: failure.text.clone() };
         ended(Progress::Failed, BTreeMap::new(), Some(error))
     };
     match state {
@@ -139,10 +144,10 @@ fn detail(
         TargetState::Done { extra } => ended(Progress::Succeeded, extra, None),
         TargetState::Failed(error) => ended(Progress::Failed, BTreeMap::new(), Some(error)),
         TargetState::Open { pod, begun: is_begun, committed: _, extra } => {
-            let of_operation = fates.failed.get(&(pod.id.uid.clone(), job.token()));
-            let never = || fates.never.get(&pod.id.uid).filter(|_| !is_begun && job.body.action == Action::Restart);
-            if let Some(fate) = of_operation.or_else(never) {
-                return failed(fate);
+            let of_operation = failures.failed.get(&(pod.id.uid.clone(), job.token()));
+            let never = || failures.never.get(&pod.id.uid).filter(|_| !is_begun && job.body.action == Action::Restart);
+            if let Some(failure) = of_operation.or_else(never) {
+                return failed(failure);
             }
             if !is_begun {
                 return known;

@@ -7,10 +7,10 @@ use hitless_api::pod::PodView;
 
 use super::job::{Job, TargetState, failed};
 use super::{Action, JobBody};
-use crate::intent::PodWish;
+use crate::intent::DesiredOperation;
 use crate::request::RequestContext;
 use crate::requests::restart;
-use crate::restart_wish::RestartWish;
+use crate::restart_request::RestartRequest;
 
 /// In `extraInfo`: why nothing had to be done.
 const INFO: &str = "Info";
@@ -51,13 +51,13 @@ fn open(pod: &PodView, begun: bool) -> TargetState<'_> {
     TargetState::Open { pod, begun, committed: begun, extra: BTreeMap::new() }
 }
 
-/// What the job wishes for its pods.
-pub(super) fn wishes<'a>(job: Job<'a>, context: &RequestContext<'_, 'a>) -> Vec<PodWish> {
+/// What the job wants for its pods.
+pub(super) fn desired<'a>(job: Job<'a>, context: &RequestContext<'_, 'a>) -> Vec<DesiredOperation> {
     let JobBody { action, invalid, delay_seconds, .. } = job.body;
     if *action != Action::Restart || invalid.is_some() || job.is_over() {
         return Vec::new();
     }
-    let wish = |containers: &[String]| RestartWish {
+    let wanted = |containers: &[String]| RestartRequest {
         token: job.token(),
         containers: (!containers.is_empty()).then(|| containers.to_vec()),
     };
@@ -65,13 +65,13 @@ pub(super) fn wishes<'a>(job: Job<'a>, context: &RequestContext<'_, 'a>) -> Vec<
         TargetState::Open { pod, .. } => Some((target, pod)),
         _ => None,
     });
-    let wishes = open.filter(|(_, pod)| pod.annotations.get(annotations::RESTARTED) != Some(&job.token()));
-    wishes
+    let desired = open.filter(|(_, pod)| pod.annotations.get(annotations::RESTARTED) != Some(&job.token()));
+    desired
         .filter_map(|(target, pod)| {
             let revision = restart::revision((context.plan_of)(pod), pod)?;
-            let intent = wish(&target.containers).intent(pod, revision);
+            let intent = wanted(&target.containers).intent(pod, revision);
             let asked_by = Some(job.object.id.clone());
-            Some(PodWish { delay_seconds: *delay_seconds, asked_by, ..PodWish::new(pod, intent) })
+            Some(DesiredOperation { delay_seconds: *delay_seconds, asked_by, ..DesiredOperation::new(pod, intent) })
         })
         .collect()
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::allowed_as;
 use crate::Row;
-use crate::fixture::{GATED, NAMESPACE, NODE, pod, pods};
+use crate::fixture::{ADOPTING, ADOPTING_ONLY, GATED, NAMESPACE, NODE, pod, pods};
 use crate::request::{Call, Who};
 
 fn create(namespace: &str, label: Option<&str>, change: impl FnOnce(&mut Value)) -> Call {
@@ -31,6 +31,10 @@ pub(super) fn rows() -> Vec<Row> {
         row("a pod that does not ask gets none", create(NAMESPACE, None, |_| ()), Value::Null),
         row("a pod of a namespace that asks gets the gate", create(GATED, None, |_| ()), gates()),
         row("a pod and a namespace that both ask get it once", create(GATED, enabled, |_| ()), gates()),
+        row("a pod of a namespace that opts in gets the gate", create(ADOPTING, None, |_| ()), gates()),
+        row("once, if it asks as well", create(ADOPTING, enabled, |_| ()), gates()),
+        row("its own no wins over that, too", create(ADOPTING, Some("disabled"), |_| ()), Value::Null),
+        row("and so does its namespace's", create(ADOPTING_ONLY, None, |_| ()), Value::Null),
         row("a pod's own no wins over its namespace", create(GATED, Some("disabled"), |_| ()), Value::Null),
         row(
             "other gates stay",

@@ -118,7 +118,7 @@ fn stays(of: Set) -> Vec<Row> {
     let replaced = |strategy: Value| Call::replace(at(of, "held"), manifest(of, "held", strategy));
     let another = || json!({"type": "RollingUpdate", "rollingUpdate": other});
     let held = |says, call| is_held(says, Who::User, call, wanted);
-    let wishes = |says, call| is_held(says, Who::User, call, filled);
+    let desired = |says, call| is_held(says, Who::User, call, filled);
     let untyped = json!({"spec": {"updateStrategy": {"rollingUpdate": other}}});
     let nonsense = |says, call| denied(Who::User, says, "could not be put back", call);
     let with = |limit: &str| rolling(of, json!({"maxUnavailable": limit}));
@@ -136,10 +136,10 @@ fn stays(of: Set) -> Vec<Row> {
             applied(json!({"type": "OnDelete"})),
         ),
         held("and with OnDelete and without our annotations in a replace", replaced(json!({"type": "OnDelete"}))),
-        wishes("another strategy that is applied meanwhile is remembered", applied(another())),
-        wishes("and one in a replace", replaced(another())),
-        wishes("and one in a patch that leaves the type out", merge(of, "held", untyped)),
-        wishes("and one in a patch", merge(of, "held", rolling(of, other.clone()))),
+        desired("another strategy that is applied meanwhile is remembered", applied(another())),
+        desired("and one in a replace", replaced(another())),
+        desired("and one in a patch that leaves the type out", merge(of, "held", untyped)),
+        desired("and one in a patch", merge(of, "held", rolling(of, other.clone()))),
         held("the hold of a set outlives the opt-in until the controller has lifted it", merge(of, "held", out)),
         nonsense("a strategy that makes no sense is refused while held", merge(of, "held", with("many"))),
         nonsense("and when a hold would begin", merge(of, "opted", begins)),

@@ -9,11 +9,11 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 use crate::round::change::Change;
+use crate::round::facts::desired::DesiredState;
 use crate::round::facts::endings::{Ended, Endings, Read};
-use crate::round::facts::wishes::Wishes;
 use crate::snapshot::{Evidence, OperationKey, Snapshot};
 
-/// Orphaned reservations younger than this are granted after all if the wish is still there; an older one would reach the
+/// Orphaned reservations younger than this are granted after all if the operation is still wanted; an older one would reach the
 /// agent expired.
 const REGRANT_SECONDS: i64 = 30;
 /// For so long a pod is waited for that was patched and whose grant is gone.
@@ -21,7 +21,7 @@ const BACK_WITHIN_SECONDS: i64 = 120;
 
 /// Reservations without a grant: this controller or an earlier one was stopped between the two writes.
 pub(crate) fn in_namespaces<'a>(
-    wishes: &Wishes<'a>,
+    desired: &DesiredState<'a>,
     snapshot: &'a Snapshot,
     now: Timestamp,
     endings: &mut Endings<'a>,
@@ -31,14 +31,14 @@ pub(crate) fn in_namespaces<'a>(
     for (namespace, ledger) in snapshot.ledgers.iter().filter(|(namespace, _)| *namespace != CLUSTER) {
         for (uid, reservation) in &ledger.spec.reservations {
             if reservation.removal {
-                removal(namespace, uid, reservation, wishes, snapshot, ended, changes);
+                removal(namespace, uid, reservation, desired, snapshot, ended, changes);
                 continue;
             }
             let node = reservation.node.as_str();
             let known = snapshot.node_transitions.get(node);
             let named =
                 || known.into_iter().flat_map(|known| &known.spec.grants).filter(|grant| grant.id == reservation.id);
-            // The same wish has the same id whenever it is granted: a result that halts may stand there from an earlier time.
+            // The same operation has the same id whenever it is granted: a result that halts may stand there from an earlier time.
             if named().any(|grant| grant.granted == reservation.since) {
                 if !ended.transfers.contains_key(uid.as_str()) {
                     ended.busy.insert(uid);
@@ -50,8 +50,9 @@ pub(crate) fn in_namespaces<'a>(
                 changes.push(Change::Release { namespace, pod_uid: uid, operation: key });
                 continue;
             }
-            let wish = wishes.by_pod.get(uid.as_str());
-            let still_due = wish.is_some_and(|wish| wish.intent.as_ref().is_ok_and(|intent| intent.id() == key.id));
+            let wanted = desired.by_pod.get(uid.as_str());
+            let still_due =
+                wanted.is_some_and(|wanted| wanted.intent.as_ref().is_ok_and(|intent| intent.id() == key.id));
             let old = key.since.saturating_add(SignedDuration::from_secs(REGRANT_SECONDS)).unwrap_or(now);
             if still_due && now < old && named().next().is_none() {
                 let writes = fence_writes(namespace, snapshot, now);
@@ -65,7 +66,7 @@ pub(crate) fn in_namespaces<'a>(
                 continue;
             }
             ended.busy.insert(uid);
-            match wishes.pods.get(uid.as_str()) {
+            match desired.pods.get(uid.as_str()) {
                 None => {
                     let (namespace, name) = (namespace.clone(), reservation.pod.clone());
                     ended
@@ -88,21 +89,21 @@ pub(crate) fn in_namespaces<'a>(
 }
 
 /// The removal of a pod that serves nobody. It counts until the pod is seen to be on its way out, and so is counted by itself, or is gone;
-/// and where it is not wished any more, because the pod serves again or is as it should be.
+/// and where it is not wanted any more, because the pod serves again or is as it should be.
 fn removal<'a>(
     namespace: &'a str,
     uid: &'a str,
     reservation: &Reservation,
-    wishes: &Wishes<'a>,
+    desired: &DesiredState<'a>,
     snapshot: &Snapshot,
     ended: &mut Ended<'a>,
     changes: &mut Vec<Change<'a>>,
 ) {
     let operation = OperationKey::reserved(reservation);
-    let is_due = wishes.by_pod.get(uid).is_some_and(|wish| {
-        wish.removal.is_some() && wish.intent.as_ref().is_ok_and(|intent| intent.id() == operation.id)
+    let is_due = desired.by_pod.get(uid).is_some_and(|wanted| {
+        wanted.removal.is_some() && wanted.intent.as_ref().is_ok_and(|intent| intent.id() == operation.id)
     });
-    let is_over = match wishes.pods.get(uid) {
+    let is_over = match desired.pods.get(uid) {
         Some(pod) => pod.terminating || !is_due,
         None => snapshot.evidence.get(&operation) == Some(&Evidence::Gone),
     };
@@ -111,7 +112,7 @@ fn removal<'a>(
         return;
     }
     ended.busy.insert(uid);
-    if !wishes.pods.contains_key(uid) {
+    if !desired.pods.contains_key(uid) {
         let (namespace, name) = (namespace.to_owned(), reservation.pod.clone());
         ended.reads.push(Read { operation, pod: PodRef { namespace, name, uid: uid.to_owned() } });
     }

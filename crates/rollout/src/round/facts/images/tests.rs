@@ -165,7 +165,7 @@ fn what_a_node_has_by_another_name_than_the_pods_own_repository_is_no_proof() {
             prefetches: attempts.into_iter().map(Arc::new).collect(),
             ..Snapshot::default()
         };
-        Images::new(&snapshot, Timestamp::UNIX_EPOCH).known(&pull) == Known::There
+        Images::new(&snapshot, Timestamp::UNIX_EPOCH).known(&pull) == ImageState::There
     };
     assert!(known("r.io/web:v1", Vec::new()));
     assert!(!known("mirror.io/web:v1", Vec::new()));

@@ -21,7 +21,7 @@ impl<'a> Images<'a> {
         if !is_own {
             return None;
         }
-        // A digest of its own, which every wish asks for in every round.
+        // A digest of its own, which every operation asks for in every round.
         let key = pull.key();
         self.under_pressure(pull)
             .or_else(|| self.rejected(&key))

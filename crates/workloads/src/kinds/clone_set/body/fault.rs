@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use hitless_api::clone_set::{CloneSetSpec, PriorityStrategy};
+use hitless_api::clone_set::{CloneSetSpec, Lifecycle, PriorityStrategy};
 use hitless_api::selector;
 
 use super::Update;
@@ -31,7 +31,7 @@ fn shape(spec: &CloneSetSpec, update: &Update) -> Option<String> {
             "the update policy {policy} is not known; use ReCreate, InPlaceIfPossible or InPlaceOnly"
         ));
     }
-    spec.lifecycle.as_ref().filter(|lifecycle| **lifecycle != Default::default()).map(|_| {
+    spec.lifecycle.as_ref().filter(|lifecycle| **lifecycle != Lifecycle::default()).map(|_| {
         "spec.lifecycle has hooks, which hitless does not wait for yet; take them off, or leave this CloneSet to Kruise's own manager".to_owned()
     })
 }

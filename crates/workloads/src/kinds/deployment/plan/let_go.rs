@@ -22,7 +22,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Takes everything of ours off, then lifts the guard's pause. A pause without the mark is somebody else's. `tells`: what lifting it
-    /// means. What tells of which annotations pods are goes after that: its owner may wish another version before.
+    /// means. What tells of which annotations pods are goes after that: its owner may want another version before.
     pub(super) fn let_go(&self, tells: Option<EventNote>) -> Option<Write> {
         let kept = || self.strip(&[labels::HISTORY]);
         let unpause = || Some(self.unpause()?.telling(tells));
@@ -46,7 +46,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Takes the mark off a template that never reached all pods, once the Deployment controller has rolled its ReplicaSet over. What it
-    /// keeps for `kubectl rollout undo` is as it would be had the rollout been native all along: with the version that its owner wished.
+    /// keeps for `kubectl rollout undo` is as it would be had the rollout been native all along: with the version that its owner wanted.
     /// Not while the Deployment has that version: the Deployment controller would believe that its pods have it.
     pub(super) fn unmark(&self) -> Option<Write> {
         let target = self.deployment.body.template.revision();
