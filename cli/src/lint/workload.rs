@@ -23,7 +23,7 @@ pub(super) fn check(object: &Object, fits: bool) -> Vec<Finding> {
 fn fault(object: &Object) -> Option<Finding> {
     let line = object.node.line_of(&["spec"]);
     match registry::read(object.value.clone())? {
-        Ok(read) => Some(Finding::error(object, line, read.fault()?.to_owned())),
+        Ok(read) => Some(Finding::error(object, line, read.fault()?)),
         Err(error) if matches!(object.kind(), "CollaSet" | "PodDecoration" | "CloneSet") => {
             Some(Finding::error(object, line, error.to_string()))
         }

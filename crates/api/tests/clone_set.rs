@@ -1,5 +1,7 @@
 //! The definition of CloneSet, and which version its objects are of.
 
+#![allow(clippy::unwrap_used, reason = "a test")]
+
 use hitless_api::CloneSet;
 use hitless_api::clone_set::Shape;
 use serde_json::{Value, json};

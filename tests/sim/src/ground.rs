@@ -96,6 +96,7 @@ pub fn seed_of_all(number: u64) -> u64 {
     from[usize::try_from(number % kinds).unwrap_or_default()] + number / kinds
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "each is a part of the world that seeds have or have not")]
 pub(crate) struct Ground {
     pub(crate) now: Micros,
     pub(crate) server: Server,

@@ -314,6 +314,7 @@ fn empty(id: PodRef) -> NodePod {
         created: None,
         lifecycle: None,
         claims: Vec::new(),
+        shut_gates: Vec::new(),
     };
     let grace = std::time::Duration::from_secs(30);
     NodePod {

@@ -101,7 +101,7 @@ pub(super) const ALL: &[Reason] = &[
         "docs/runbooks/HitlessNamespaceLeftOut.md",
     ),
     Reason::new("LeftToKuperator", "KusionStack's own manager runs, and its kinds are left to it", "docs/migration.md"),
-    Reason::new("LeftToKruise", "Kruise's own manager runs, and its kinds are left to it", "docs/migration.md"),
+    Reason::new("LeftToKruise", "Kruise's own manager runs, and its kinds are left to it", "docs/kruise.md"),
     Reason::new(
         "TooManyReplicas",
         "a CloneSet wants more pods than it has room to keep ids of",

@@ -227,7 +227,7 @@ pub(super) const ALL: &[Reason] = &[
     Reason::new(
         "LeftToKruise",
         "Kruise's own manager runs, and its kinds are left to it",
-        "docs/migration.md says how to change over",
+        "docs/kruise.md says when that is so",
     ),
     Reason::new(
         "LedgerFull",

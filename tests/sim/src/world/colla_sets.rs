@@ -131,16 +131,22 @@ impl World {
             }
             Order::Partition(kept) => {
                 self.ground.fault(Fault::PartitionChanged);
-                self.change(&known, |spec| match is_clone {
-                    true => spec["updateStrategy"]["partition"] = json!(kept),
-                    false => spec["updateStrategy"]["rollingUpdate"] = json!({"byPartition": {"partition": kept}}),
+                self.change(&known, |spec| {
+                    if is_clone {
+                        spec["updateStrategy"]["partition"] = json!(kept);
+                    } else {
+                        spec["updateStrategy"]["rollingUpdate"] = json!({"byPartition": {"partition": kept}});
+                    }
                 });
             }
             Order::Policy(policy) => {
                 self.ground.fault(Fault::PolicyChanged);
-                self.change(&known, |spec| match is_clone {
-                    true => clone_sets::follow(&mut spec["updateStrategy"], policy),
-                    false => spec["updateStrategy"]["podUpgradePolicy"] = json!(policy),
+                self.change(&known, |spec| {
+                    if is_clone {
+                        clone_sets::follow(&mut spec["updateStrategy"], policy);
+                    } else {
+                        spec["updateStrategy"]["podUpgradePolicy"] = json!(policy);
+                    }
                 });
             }
             Order::Label(who) => {
