@@ -16,12 +16,16 @@ pub(crate) fn of(pod: &Pod) -> BTreeSet<String> {
     mounts.map(|container| container.name.clone()).collect()
 }
 
-/// The volume that admission gives to each pod has a ConfigMap, too: the cluster's certificate, beside the pod's token.
+/// ConfigMaps that admission mounts into each pod, beside its token: certificates of the cluster, on OpenShift two. They change once in years.
+const OF_EACH_POD: [&str; 2] = ["kube-root-ca.crt", "openshift-service-ca.crt"];
+
 fn is_renewed(volume: &Volume) -> bool {
-    let sources = volume.projected.iter().flat_map(|projected| projected.sources.iter().flatten());
-    let is_token = sources.clone().any(|source| source.service_account_token.is_some());
-    let has_config = sources.clone().any(|source| source.config_map.is_some() || source.secret.is_some());
-    volume.config_map.is_some() || volume.secret.is_some() || has_config && !is_token
+    let mut sources = volume.projected.iter().flat_map(|projected| projected.sources.iter().flatten());
+    let has_config = sources.any(|source| {
+        let own = source.config_map.as_ref().is_some_and(|config_map| !OF_EACH_POD.contains(&config_map.name.as_str()));
+        own || source.secret.is_some()
+    });
+    volume.config_map.is_some() || volume.secret.is_some() || has_config
 }
 
 #[cfg(test)]
@@ -38,11 +42,13 @@ mod tests {
         let pod = json!({"metadata": {}, "spec": {
             "volumes": [{"name": "map", "configMap": {"name": "m"}}, {"name": "secret", "secret": {"secretName": "s"}},
                 {"name": "all", "projected": {"sources": [{"secret": {"name": "s"}}]}},
+                {"name": "both", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}, {"configMap": {"name": "m"}}]}},
                 {"name": "token", "projected": {"sources": token}}, {"name": "cache", "emptyDir": {}}],
-            "containers": [mount("a", "map"), mount("b", "secret"), mount("c", "all"), mount("d", "token"), mount("e", "cache")],
+            "containers": [mount("a", "map"), mount("b", "secret"), mount("c", "all"), mount("d", "token"), mount("e", "cache"),
+                mount("g", "both")],
             "initContainers": [mount("f", "map")]}});
         let pod: Pod = serde_json::from_value(pod).unwrap();
-        assert_eq!(of(&pod).iter().map(String::as_str).collect::<Vec<_>>(), ["a", "b", "c", "f"]);
+        assert_eq!(of(&pod).iter().map(String::as_str).collect::<Vec<_>>(), ["a", "b", "c", "f", "g"]);
         assert!(of(&Pod::default()).is_empty());
     }
 }

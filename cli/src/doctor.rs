@@ -2,6 +2,7 @@
 
 mod agents;
 pub(crate) mod facts;
+mod finding;
 pub(crate) mod findings;
 mod helpers;
 mod opt_in;
@@ -16,7 +17,8 @@ use kube::Client;
 use crate::args::DoctorArgs;
 use crate::failure::Failure;
 use crate::output::{self, show};
-use findings::{Finding, Level, findings};
+use finding::{Finding, Level};
+use findings::findings;
 
 pub(crate) async fn run(client: Client, namespace: &str, arguments: &DoctorArgs) -> Result<(), Failure> {
     // All the lists together are large; on the heap they burden no caller.

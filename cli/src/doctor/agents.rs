@@ -6,7 +6,8 @@ use hitless_api::{Hook, names};
 use jiff::Timestamp;
 
 use super::facts::{AgentPod, Facts, NodeFacts, Seen};
-use super::findings::{Finding, INSTALL, look};
+use super::finding::Finding;
+use super::findings::{INSTALL, look};
 use crate::output::{self, count};
 use crate::status::span;
 

@@ -8,50 +8,14 @@ use hitless_api::{
 use hitless_rollout::guard::Guards;
 use hitless_workloads::KINDS;
 use kube::CustomResourceExt;
-use serde::Serialize;
 
 use super::facts::{Facts, Program, Seen};
+use super::finding::Finding;
 use super::{agents, helpers, opt_in, surroundings};
 use crate::output;
 
-/// How bad it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Level {
-    Ok,
-    Warning,
-    Error,
-}
-
-/// One thing that was looked at.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Finding {
-    pub(crate) level: Level,
-    pub(crate) what: String,
-    /// What follows from that.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub(crate) why: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub(crate) to_do: String,
-}
-
-impl Finding {
-    pub(super) fn ok(what: impl Into<String>) -> Self {
-        Self { level: Level::Ok, what: what.into(), why: String::new(), to_do: String::new() }
-    }
-
-    pub(super) fn warning(what: impl Into<String>, why: impl Into<String>, to_do: impl Into<String>) -> Self {
-        Self { level: Level::Warning, what: what.into(), why: why.into(), to_do: to_do.into() }
-    }
-
-    pub(super) fn error(what: impl Into<String>, why: impl Into<String>, to_do: impl Into<String>) -> Self {
-        Self { level: Level::Error, ..Self::warning(what, why, to_do) }
-    }
-}
-
 /// Most objects that are named in a sentence.
-const NAMED: usize = 3;
+pub(super) const NAMED: usize = 3;
 pub(super) const INSTALL: &str = "install it again: kubectl apply -k manifests";
 const INSTALL_DEFINITIONS: &str = "install them again: kubectl apply -k manifests/crds";
 const INSTALL_BOTH: &str = "install it again: kubectl apply -k manifests/crds, then kubectl apply -k manifests";
@@ -88,13 +52,7 @@ pub(crate) fn findings(facts: &Facts) -> Vec<Finding> {
     all.extend(agents::findings(facts));
     all.extend(surroundings::findings(facts));
     all.extend(helpers::findings(facts));
-    all.extend(facts.managers.iter().map(|there| {
-        Finding::warning(
-            there.to_string(),
-            "its kinds are left to it, and hitless does nothing for them",
-            "docs/migration.md says how to change over",
-        )
-    }));
+    all.extend(surroundings::managers(facts));
     all.extend(unread(facts));
     all
 }

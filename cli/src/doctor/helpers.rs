@@ -7,7 +7,7 @@ use hitless_workloads::{OptIn, World, registry};
 use kube::Client;
 
 use super::facts::{Facts, Helpers};
-use super::findings::Finding;
+use super::finding::Finding;
 use crate::output::count;
 use crate::source::{self, Scope};
 use crate::trial::{self, Answer};

@@ -13,13 +13,12 @@ use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
 use super::facts::{Facts, Labelled, Seen};
-use super::findings::{Finding, install_policies, refuses};
+use super::finding::Finding;
+use super::findings::{NAMED, install_policies, refuses};
 use crate::output::{count, names as listed};
 
 /// At most so many namespaces are looked into: each takes three requests.
 const MOST: usize = 20;
-/// Most workloads that are named in a sentence.
-const NAMED: usize = 3;
 const POLICY: &str = "hitless-adopt";
 const BINDINGS: [&str; 2] = [POLICY, "hitless-gate-opted-in"];
 

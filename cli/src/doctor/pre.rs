@@ -10,7 +10,8 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 
 use super::facts::{Facts, Seen};
-use super::findings::{Finding, unread};
+use super::finding::Finding;
+use super::findings::unread;
 use super::surroundings;
 use crate::output::count;
 
@@ -110,13 +111,7 @@ pub(super) fn findings(facts: &Facts, before: &Before) -> Vec<Finding> {
     all.extend(rights(before));
     all.extend(pod_security(before));
     all.extend(surroundings::findings(facts));
-    all.extend(facts.managers.iter().map(|there| {
-        Finding::warning(
-            there.to_string(),
-            "its kinds are left to it, and hitless does nothing for them",
-            "docs/migration.md says how to change over",
-        )
-    }));
+    all.extend(surroundings::managers(facts));
     all.extend(unread(facts));
     all
 }

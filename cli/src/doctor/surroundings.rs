@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use hitless_workloads::image::name_and_tag;
 
 use super::facts::{Facts, Seen};
-use super::findings::Finding;
+use super::finding::Finding;
 
 /// How something is recognised.
 enum Sign {
@@ -108,6 +108,17 @@ const KNOWN: &[Software] = &[
         false,
     ),
 ];
+
+/// Managers of other projects whose kinds are theirs while they are there.
+pub(super) fn managers(facts: &Facts) -> impl Iterator<Item = Finding> {
+    facts.managers.iter().map(|there| {
+        Finding::warning(
+            there.to_string(),
+            "its kinds are left to it, and hitless does nothing for them",
+            "docs/migration.md says how to change over",
+        )
+    })
+}
 
 pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();

@@ -9,12 +9,13 @@ use super::by_hand::{LOADED, MIGRATING, MIRRORED, SHARE, cordon, fill, load, pus
 use super::case::{Brought, Case, Change, PLAIN, echo, node, version, with_state};
 use super::client::{DATAGRAMS, HTTP2_OVER_TLS, service};
 
-/// Two words that a configuration may have.
-fn word(rollout: usize) -> String {
+/// What a server answers that has read the ConfigMap `conf` before a rollout.
+pub(super) fn word(rollout: usize) -> String {
     format!("word-{rollout}")
 }
 
-fn config_map(_namespace: &str, rollout: usize) -> Vec<Value> {
+/// The ConfigMap `conf` of a rollout.
+pub(super) fn config_map(_namespace: &str, rollout: usize) -> Vec<Value> {
     vec![json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "conf"}, "data": {"t": word(rollout)}})]
 }
 

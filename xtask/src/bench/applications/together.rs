@@ -6,6 +6,7 @@ use hitless_e2e::traffic::Rate;
 use serde_json::{Value, json};
 
 use super::case::{Brought, Case, Change, PLAIN, echo, node, version};
+use super::reports::{config_map, word};
 
 pub(super) fn cases() -> Vec<Case> {
     let slow = Rate { fresh: 2, keepalive: 0, connections: 0, delay_ms: 5000 };
@@ -35,6 +36,8 @@ pub(super) fn cases() -> Vec<Case> {
         mounted("configuration-mounted", false),
         mounted("configuration-mounted-lone", false).lone(),
         mounted("configuration-by-sub-path", true),
+        secret_by_sub_path(),
+        downward_by_sub_path(),
         Case::echo("arguments-change").change(Change::Patch(
             |rollout| json!({"spec": {"template": {"spec": {"containers": [{"name": "web", "args": [format!("{rollout}")]}]}}}}),
         )),
@@ -88,6 +91,31 @@ fn slow_worker_beside() -> Case {
 
 /// Configuration that the server reads from a file at its start; it is applied right before the restart.
 fn mounted(name: &'static str, is_sub_path: bool) -> Case {
+    let volume = json!({"name": "in", "configMap": {"name": "conf"}});
+    let case = reads_file(name, &volume, is_sub_path).beside(config_map);
+    case.change(Change::Restart).brought(Brought::Answer(word))
+}
+
+/// The same in a Secret, and an image changes right after it.
+fn secret_by_sub_path() -> Case {
+    let volume = json!({"name": "in", "secret": {"secretName": "conf"}});
+    let beside = |_: &str, rollout| {
+        let data = json!({"t": word(rollout)});
+        vec![json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "conf"}, "stringData": data})]
+    };
+    let case = reads_file("secret-by-sub-path-stateful", &volume, true).beside(beside);
+    case.of(Workload::StatefulSet).brought(Brought::Answer(word))
+}
+
+/// A file with the pod's annotations, some of which an operation in place changes itself.
+fn downward_by_sub_path() -> Case {
+    let item = json!({"path": "t", "fieldRef": {"fieldPath": "metadata.annotations"}});
+    let volume = json!({"name": "in", "downwardAPI": {"items": [item]}});
+    reads_file("downward-api-by-sub-path", &volume, true)
+}
+
+/// A server that reads the file `t` of this volume at its start, and answers with it.
+fn reads_file(name: &'static str, volume: &Value, is_sub_path: bool) -> Case {
     let script = "const t=require('fs').readFileSync('/in/t');process.on('SIGTERM',()=>process.exit());\
                   require('http').createServer((q,r)=>r.end(t)).listen(8080)";
     let mut web = node(script);
@@ -96,15 +124,5 @@ fn mounted(name: &'static str, is_sub_path: bool) -> Case {
     } else {
         json!([{"name": "in", "mountPath": "/in"}])
     };
-    Case::node(name, PLAIN)
-        .beside(|_, rollout| {
-            vec![json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "conf"}, "data": {"t": word(rollout)}})]
-        })
-        .pod(&json!({"volumes": [{"name": "in", "configMap": {"name": "conf"}}], "containers": [web]}))
-        .change(Change::Restart)
-        .brought(Brought::Answer(word))
-}
-
-fn word(rollout: usize) -> String {
-    format!("word-{rollout}")
+    Case::node(name, PLAIN).pod(&json!({"volumes": [volume], "containers": [web]}))
 }
