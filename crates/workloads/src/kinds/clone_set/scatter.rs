@@ -72,13 +72,13 @@ mod tests {
             }
         }
         let terms: Vec<char> = terms.chars().collect();
-        let matches = |term: usize, pod: usize| pods[pod].contains(terms[term]);
+        let has = |term: usize, pod: usize| pods[pod].contains(terms[term]);
         let all = |term: usize| {
-            let matched = (0..pods.len()).filter(|pod| matches(term, *pod)).count();
+            let matched = (0..pods.len()).filter(|pod| has(term, *pod)).count();
             (matched, pods.len() - matched)
         };
         let all: Vec<(usize, usize)> = (0..terms.len()).map(all).collect();
-        scatter((0..candidates).collect(), &all, &matches)
+        scatter((0..candidates).collect(), &all, &has)
     }
 
     #[test]
