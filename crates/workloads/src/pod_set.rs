@@ -37,7 +37,7 @@ mod update;
 mod way;
 mod writes;
 
-pub(crate) use claims::Claims;
+pub(crate) use claims::{CLAIM, Claims};
 pub(crate) use dress::{Change, Dress};
 pub(crate) use facts::Facts;
 pub(crate) use instances::{Instance, Instances};

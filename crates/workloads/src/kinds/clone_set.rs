@@ -33,7 +33,7 @@ use crate::kind::{Kind, Resource, Size};
 use crate::manifest::{self, RolledOut};
 use crate::object::{self, Body, Object, ReadError};
 use crate::plan::Plan;
-use crate::pod_set::claim::CLAIM;
+use crate::pod_set::CLAIM;
 use crate::revision::{self, CONTROLLER_REVISION};
 use crate::right::Right;
 use crate::switch::Switch;

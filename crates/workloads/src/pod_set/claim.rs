@@ -1,21 +1,8 @@
 //! A PersistentVolumeClaim, and the templates of claims.
 
-use hitless_api::{GroupKind, digest};
+use hitless_api::digest;
 use serde::Deserialize;
 use serde_json::{Value, json};
-
-use crate::kind::Resource;
-
-pub(crate) const CLAIM: Resource = Resource {
-    group_kind: GroupKind::new("", "PersistentVolumeClaim"),
-    version: "v1",
-    plural: "persistentvolumeclaims",
-    optional: false,
-    verbs: &["create", "patch", "delete"],
-    why: "those of its pods",
-    uninstall_verbs: &[],
-    uninstall_why: "",
-};
 
 /// What only a PersistentVolumeClaim has.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]

@@ -11,16 +11,28 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use hitless_api::names::labels;
-use hitless_api::{JsonPatch, selector};
+use hitless_api::{GroupKind, JsonPatch, selector};
 use serde_json::{Value, json};
 
-use super::claim::{CLAIM, hash, name_of};
+use super::claim::{hash, name_of};
 use super::naming::ClaimFor;
 use super::spec::Spec;
 use super::tell::normal;
+use crate::kind::Resource;
 use crate::object::{Body, Object};
 use crate::world::World;
 use crate::write::Write;
+
+pub(crate) const CLAIM: Resource = Resource {
+    group_kind: GroupKind::new("", "PersistentVolumeClaim"),
+    version: "v1",
+    plural: "persistentvolumeclaims",
+    optional: false,
+    verbs: &["create", "patch", "delete"],
+    why: "those of its pods",
+    uninstall_verbs: &[],
+    uninstall_why: "",
+};
 
 /// So many claims are named in an Event.
 const NAMED: usize = 10;
