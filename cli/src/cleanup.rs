@@ -89,7 +89,8 @@ async fn controller(client: &Client) -> Result<Option<String>, Failure> {
 async fn components(client: &Client) -> Result<Vec<&'static Component>, Failure> {
     let mut served = Vec::new();
     for component in COMPONENTS {
-        let mut resources = registry::resources().filter(|(holder, _)| holder.component() == Some(component));
+        let mut resources = registry::resources()
+            .filter(|(holder, resource)| holder.component() == Some(component) && resource.optional);
         let Some((_, first)) = resources.next() else { continue };
         if is_served(client, first).await? {
             served.push(component);

@@ -35,8 +35,8 @@ pub struct Config {
     /// addresses (`POD_IPS`) nor at the API server's (`KUBERNETES_SERVICE_HOST`).
     pub reach: Reach,
     /// What is looked after besides. `HITLESS_COMPONENTS`: comma-separated components of the manifests that are installed:
-    /// `kusionstack`; none by default. `HITLESS_SWITCHED_OFF`: comma-separated kinds of these that are off all the same: `CollaSet`,
-    /// `OperationJob`, `PodOpsLifecycle`; none by default.
+    /// `kusionstack`, `kruise`; none by default. `HITLESS_SWITCHED_OFF`: comma-separated kinds of these that are off all the same: `CollaSet`,
+    /// `OperationJob`, `PodOpsLifecycle`, `CloneSet`; none by default.
     pub installed: Installed,
     /// What pods that fetch images have besides (docs/contract.md#images-first). `HITLESS_PREFETCH_LABELS`: comma-separated labels, `cost-center=42`, or
     /// `team` for the value that the workload's template has; `HITLESS_PREFETCH_ANNOTATIONS`: annotations, in the same way; default: none.

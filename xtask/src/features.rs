@@ -1,4 +1,4 @@
-//! The table of features in docs/compatibility.md, made from docs/features.toml.
+//! The tables of features of other projects, made from docs/features….toml.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -7,11 +7,18 @@ use std::path::Path;
 use anyhow::{Context, ensure};
 use serde::Deserialize;
 
-/// What the table is made from.
-pub(crate) const SOURCE: &str = "docs/features.toml";
-/// Where it goes.
-pub(crate) const PAGE: &str = "docs/compatibility.md";
-const BEGIN: &str = "<!-- Made from features.toml by `cargo xtask generate`. Do not edit. -->\n";
+/// One table: what it is made from, and where it goes.
+#[derive(Clone, Copy)]
+pub(crate) struct Table {
+    source: &'static str,
+    pub(crate) page: &'static str,
+}
+
+/// All of them: KusionStack's and OpenKruise's.
+pub(crate) const TABLES: [Table; 2] = [
+    Table { source: "docs/features.toml", page: "docs/compatibility.md" },
+    Table { source: "docs/features-kruise.toml", page: "docs/kruise.md" },
+];
 const END: &str = "<!-- End of what is made. -->\n";
 
 #[derive(Deserialize)]
@@ -57,27 +64,29 @@ impl State {
 ///
 /// # Errors
 /// If the source can't be read or says what is not so, or the page has no place for the table.
-pub(crate) fn page(root: &Path) -> anyhow::Result<String> {
+pub(crate) fn page(root: &Path, Table { source: from, page: to }: Table) -> anyhow::Result<String> {
     let read = |file: &str| fs::read_to_string(root.join(file)).with_context(|| format!("cannot read {file}"));
-    let source: Source = toml::from_str(&read(SOURCE)?).with_context(|| format!("{SOURCE} is not understood"))?;
-    check(root, &source.feature)?;
-    let page = read(PAGE)?;
-    let (before, rest) = page.split_once(BEGIN).with_context(|| format!("{PAGE} has no place for the table"))?;
-    let (_, after) = rest.split_once(END).with_context(|| format!("the table in {PAGE} has no end"))?;
-    Ok(format!("{before}{BEGIN}{}{END}{after}", table(&source.feature)))
+    let source: Source = toml::from_str(&read(from)?).with_context(|| format!("{from} is not understood"))?;
+    check(root, from, &source.feature)?;
+    let page = read(to)?;
+    let name = from.trim_start_matches("docs/");
+    let begin = format!("<!-- Made from {name} by `cargo xtask generate`. Do not edit. -->\n");
+    let (before, rest) = page.split_once(&begin).with_context(|| format!("{to} has no place for the table"))?;
+    let (_, after) = rest.split_once(END).with_context(|| format!("the table in {to} has no end"))?;
+    Ok(format!("{before}{begin}{}{END}{after}", table(&source.feature)))
 }
 
 /// Each row that claims something names tests that are there.
-fn check(root: &Path, features: &[Feature]) -> anyhow::Result<()> {
+fn check(root: &Path, source: &str, features: &[Feature]) -> anyhow::Result<()> {
     for Feature { name, state, tests, .. } in features {
         let claims = *state != State::NotDone;
-        ensure!(claims != tests.is_empty(), "{SOURCE}: {name:?} is {:?} and names {} tests", state.word(), tests.len());
+        ensure!(claims != tests.is_empty(), "{source}: {name:?} is {:?} and names {} tests", state.word(), tests.len());
         for test in tests {
-            let (file, function) = test.rsplit_once("::").with_context(|| format!("{SOURCE}: {test} names no test"))?;
+            let (file, function) = test.rsplit_once("::").with_context(|| format!("{source}: {test} names no test"))?;
             let text =
-                fs::read_to_string(root.join(file)).with_context(|| format!("{SOURCE}: {name:?} names {file}"))?;
+                fs::read_to_string(root.join(file)).with_context(|| format!("{source}: {name:?} names {file}"))?;
             let is_there = if function == "*" { text.contains("#[test]") } else { has_test(&text, function) };
-            ensure!(is_there, "{SOURCE}: {name:?} is proved by {function}, and {file} has no such test");
+            ensure!(is_there, "{source}: {name:?} is proved by {function}, and {file} has no such test");
         }
     }
     Ok(())
@@ -127,8 +136,10 @@ mod tests {
 
     #[test]
     fn every_feature_that_is_claimed_has_its_tests_and_the_page_says_the_same() {
-        let committed = fs::read_to_string(root().join(PAGE)).unwrap();
-        assert!(page(root()).unwrap() == committed, "run `cargo xtask generate` and commit {PAGE}");
+        for table in TABLES {
+            let committed = fs::read_to_string(root().join(table.page)).unwrap();
+            assert!(page(root(), table).unwrap() == committed, "run `cargo xtask generate` and commit {}", table.page);
+        }
     }
 
     #[test]
@@ -139,14 +150,18 @@ mod tests {
             why: String::new(),
             tests: tests.iter().map(ToString::to_string).collect(),
         };
-        let fault = |state, tests: &[&str]| check(root(), &[feature(state, tests)]).unwrap_err().to_string();
+        let fault = |state, tests: &[&str]| check(root(), "rows", &[feature(state, tests)]).unwrap_err().to_string();
         assert!(fault(State::Works, &[]).contains("names 0 tests"));
         assert!(fault(State::NotDone, &["a::b"]).contains("names 1 tests"));
         let own = "xtask/src/features.rs";
         assert!(fault(State::Works, &[&format!("{own}::no_such_test")]).contains("no such test"));
         assert!(fault(State::Works, &[&format!("{own}::table")]).contains("no such test"), "a function, and no test");
         assert!(fault(State::Works, &["no/such/file.rs::a"]).contains("no/such/file.rs"));
-        check(root(), &[feature(State::Works, &[&format!("{own}::a_test_that_is_not_there_or_no_test_is_an_error")])])
-            .unwrap();
+        check(
+            root(),
+            "rows",
+            &[feature(State::Works, &[&format!("{own}::a_test_that_is_not_there_or_no_test_is_an_error")])],
+        )
+        .unwrap();
     }
 }

@@ -11,7 +11,7 @@ use hitless_workloads::rights;
 use crate::{chart, features};
 
 /// Writes the definitions in `manifests` from the types of crate `hitless-api`, the kinds' part of the roles in `manifests` from crate
-/// `hitless-workloads`, the chart in `charts` from `manifests`, the table of features in `docs/compatibility.md` from `docs/features.toml`, `docs/openapi.json` from the
+/// `hitless-workloads`, the chart in `charts` from `manifests`, the tables of features in `docs/compatibility.md` and `docs/kruise.md` from `docs/features.toml` and `docs/features-kruise.toml`, `docs/openapi.json` from the
 /// types of the agent's endpoint, `docs/messages.md` from what the command line says, and `docs/reasons.md` from the reasons in crate `hitless-api`. A test of each of them, `generated` in the first two, compares what is committed.
 pub(crate) fn run() -> anyhow::Result<ExitCode> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask has no parent directory")?;
@@ -31,9 +31,11 @@ pub(crate) fn run() -> anyhow::Result<ExitCode> {
     }
     // Of the manifests as they are now.
     chart::write(root)?;
-    fs::write(root.join(features::PAGE), features::page(root)?)
-        .with_context(|| format!("cannot write {}", features::PAGE))?;
-    println!("wrote {}", features::PAGE);
+    for table in features::TABLES {
+        let page = table.page;
+        fs::write(root.join(page), features::page(root, table)?).with_context(|| format!("cannot write {page}"))?;
+        println!("wrote {page}");
+    }
     // The command line's tests can see what it says, and nothing else can.
     let written = cargo()
         .args(["test", "--quiet", "--package", "kubectl-hitless", "the_page_of_"])

@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use hitless_api::crds;
 use hitless_api::names::GROUP;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinitionVersion;
 use serde_json::Value;
 
 use super::finding::Finding;
@@ -23,17 +24,22 @@ pub(super) struct Definition {
 
 static ALL: LazyLock<Vec<Definition>> = LazyLock::new(|| {
     let definitions = crds::definitions().into_iter();
-    let read = definitions.filter_map(|(_, crd)| {
-        let version = crd.spec.versions.into_iter().next()?;
-        let schema = serde_json::to_value(version.schema?.open_api_v3_schema?).ok()?;
-        Some(Definition { group: crd.spec.group, kind: crd.spec.names.kind, version: version.name, schema })
+    let versions = definitions.flat_map(|(_, crd)| {
+        let (group, kind) = (crd.spec.group, crd.spec.names.kind);
+        let read = move |version: CustomResourceDefinitionVersion| {
+            let schema = serde_json::to_value(version.schema?.open_api_v3_schema?).ok()?;
+            Some(Definition { group: group.clone(), kind: kind.clone(), version: version.name, schema })
+        };
+        crd.spec.versions.into_iter().filter_map(read)
     });
-    read.collect()
+    versions.collect()
 });
 
-/// The definition of the object's kind, whatever its version; `None`: it is of no kind of hitless.
+/// The definition of the object's kind in its version, else the first one of the kind; `None`: it is of no kind of hitless.
 pub(super) fn definition(object: &Object) -> Option<&'static Definition> {
-    ALL.iter().find(|each| each.group == object.group() && each.kind == object.kind())
+    let version = object.value["apiVersion"].as_str().and_then(|text| Some(text.rsplit_once('/')?.1));
+    let of_kind = || ALL.iter().filter(|each| each.group == object.group() && each.kind == object.kind());
+    of_kind().find(|each| Some(each.version.as_str()) == version).or_else(|| of_kind().next())
 }
 
 /// What is wrong with the kind or the group of an object that is meant to be one of ours: the API server does not know it.

@@ -15,20 +15,16 @@ pub(super) fn check(object: &Object, fits: bool) -> Vec<Finding> {
     findings.extend(restarts(object));
     findings.extend(opt_in(object));
     findings.extend(too_large(object));
-    findings.extend(of_kusionstack(object).filter(|_| fits));
+    findings.extend(fault(object).filter(|_| fits));
     findings
 }
 
-/// What makes no sense in a CollaSet or a PodDecoration, as the controller sees it: it would do nothing for it.
-fn of_kusionstack(object: &Object) -> Option<Finding> {
+/// What makes no sense in an object of a kind whose controller we are: nothing would be done for it.
+fn fault(object: &Object) -> Option<Finding> {
     let line = object.node.line_of(&["spec"]);
     match registry::read(object.value.clone())? {
-        Ok(read) => {
-            let decoration = || read.pod_decoration()?.body.fault.clone();
-            let fault = read.colla_set().map_or_else(decoration, |set| set.body.fault.clone());
-            Some(Finding::error(object, line, fault?))
-        }
-        Err(error) if matches!(object.kind(), "CollaSet" | "PodDecoration") => {
+        Ok(read) => Some(Finding::error(object, line, read.fault()?)),
+        Err(error) if matches!(object.kind(), "CollaSet" | "PodDecoration" | "CloneSet") => {
             Some(Finding::error(object, line, error.to_string()))
         }
         Err(_) => None,

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceDefinition, JSON, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool, ValidationRule,
+    CustomResourceDefinition, CustomResourceDefinitionVersion, JSON, JSONSchemaProps, JSONSchemaPropsOrArray,
+    JSONSchemaPropsOrBool, ValidationRule,
 };
 use kube::CustomResourceExt;
 
 use crate::selector::Operator;
 use crate::{
-    CollaSet, DrainPolicy, NodeTransition, OperationJob, PodDecoration, PodTransitionRule, ResourceContext,
+    CloneSet, CollaSet, DrainPolicy, NodeTransition, OperationJob, PodDecoration, PodTransitionRule, ResourceContext,
     TrafficProvider, TransitionBudget, TransitionLedger,
 };
 
@@ -37,6 +38,7 @@ pub fn definitions() -> Vec<(&'static str, CustomResourceDefinition)> {
         ("kusionstack/crds/resourcecontexts.yaml", ResourceContext::crd()),
         ("kusionstack/crds/operationjobs.yaml", OperationJob::crd()),
         ("kusionstack/crds/poddecorations.yaml", PodDecoration::crd()),
+        ("kruise/crds/clonesets.yaml", also_served(CloneSet::crd(), "v1beta1")),
     ];
     for version in all.iter_mut().flat_map(|(_, crd)| &mut crd.spec.versions) {
         if let Some(schema) = version.schema.as_mut().and_then(|schema| schema.open_api_v3_schema.as_mut()) {
@@ -45,6 +47,17 @@ pub fn definitions() -> Vec<(&'static str, CustomResourceDefinition)> {
         }
     }
     all
+}
+
+/// The same schema under another version of the API as well. It is stored as before, and nothing is converted.
+fn also_served(mut crd: CustomResourceDefinition, name: &str) -> CustomResourceDefinition {
+    let other = crd.spec.versions.first().cloned();
+    crd.spec.versions.extend(other.map(|version| CustomResourceDefinitionVersion {
+        name: name.to_owned(),
+        storage: false,
+        ..version
+    }));
+    crd
 }
 
 /// Selectors that nobody understands are refused at the door: their type in the schema of Kubernetes' own says only that an operator

@@ -3,6 +3,7 @@
 //! This crate does no I/O and knows no Kubernetes client. `docs/contract.md` explains the same objects in prose.
 //! Every field has exactly one writer, named in the doc comment of the type that holds it.
 
+pub mod clone_set;
 pub mod colla_set;
 pub mod config;
 pub mod crds;
@@ -39,6 +40,7 @@ pub mod transition_budget;
 pub mod version;
 pub mod wait;
 
+pub use clone_set::{CloneSet, CloneSetSpec, CloneSetStatus};
 pub use colla_set::{CollaSet, CollaSetSpec, CollaSetStatus};
 pub use config::MountedConfig;
 pub use drain::{DrainOverrides, DrainSpec, InvalidDrain, PortDrain, PortTreatment, StragglerPolicy, VerifySpec};

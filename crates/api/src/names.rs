@@ -60,6 +60,9 @@ pub const LEDGER: &str = "ledger";
 /// Name of the [`crate::TransitionLedger`] in [`system_namespace`] that holds the places in cluster-wide budgets.
 pub const CLUSTER_LEDGER: &str = "cluster";
 
+/// Readiness gates that OpenKruise's manager gives pods and keeps True. Without it nobody does.
+pub const KRUISE_GATES: [&str; 2] = ["InPlaceUpdateReady", "KruisePodReady"];
+
 /// Annotation names.
 pub mod annotations {
     /// On a workload: opts it in. Values [`super::UPDATE_IN_PLACE`] and [`super::UPDATE_IN_PLACE_ONLY`]; [`super::UPDATE_NATIVE`] keeps it
@@ -176,6 +179,10 @@ pub mod annotations {
     pub const DEPLOYMENT_REVISION: &str = "deployment.kubernetes.io/revision";
     /// On a pod as hitless reads it, never at the API server: how many values it has, of which too many to look after it.
     pub const TOO_LARGE: &str = "hitless.dev/too-large";
+    /// On a pod, Kubernetes' own: pods with a lower number are removed first.
+    pub const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+    /// On a CloneSet: which ids its pods have, by name, and what is under way with them. Written by the controller.
+    pub const INSTANCES: &str = "hitless.dev/instances";
     /// The kubelet marks mirror pods of static pods with this.
     pub const MIRROR: &str = "kubernetes.io/config.mirror";
 }

@@ -71,6 +71,17 @@ pub struct PodView {
     pub lifecycle: Option<Box<LifecycleView>>,
     /// PersistentVolumeClaims that it mounts.
     pub claims: Vec<MountedClaim>,
+    /// Readiness gates of OpenKruise's that keep it from being Ready ([`names::KRUISE_GATES`]).
+    pub shut_gates: Vec<ShutGate>,
+}
+
+/// A readiness gate whose condition is not True.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShutGate {
+    /// Type of the condition.
+    pub gate: &'static str,
+    /// Index of that condition in the pod's status.
+    pub condition: Option<usize>,
 }
 
 /// A PersistentVolumeClaim among a pod's volumes.
@@ -223,8 +234,21 @@ impl From<&Pod> for PodView {
             created: meta.creation_timestamp.as_ref().map(|time| time.0),
             lifecycle: LifecycleView::of(pod),
             claims: spec.map(claims).unwrap_or_default(),
+            shut_gates: shut_gates(pod),
         }
     }
+}
+
+fn shut_gates(pod: &Pod) -> Vec<ShutGate> {
+    let gates = pod.spec.as_ref().and_then(|spec| spec.readiness_gates.as_ref());
+    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    let shut = names::KRUISE_GATES.into_iter().filter_map(|gate| {
+        gates?.iter().find(|known| known.condition_type == gate)?;
+        let condition = conditions.iter().position(|condition| condition.type_ == gate);
+        let is_open = condition.is_some_and(|place| conditions[place].status == "True");
+        (!is_open).then_some(ShutGate { gate, condition })
+    });
+    shut.collect()
 }
 
 fn claims(spec: &PodSpec) -> Vec<MountedClaim> {
@@ -255,7 +279,10 @@ fn annotations_of(all: &BTreeMap<String, String>) -> BTreeMap<String, String> {
 
 fn is_read(annotation: &str) -> bool {
     annotation.starts_with(names::PREFIX)
-        || matches!(annotation, annotations::MIRROR | annotations::SKIP_RULES | annotations::DECORATIONS)
+        || matches!(
+            annotation,
+            annotations::MIRROR | annotations::SKIP_RULES | annotations::DECORATIONS | annotations::DELETION_COST
+        )
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::index::{Gate, Group, Pod};
+use crate::index::{Gate, Group, OwnLimit, Pod};
 use crate::order::{KnownCandidate, in_order, no_such_pod};
 use crate::policy::{Check, Limits, Rule, Stage};
 use crate::verdict::{BudgetConsumer, IMPLICIT, LEDGER, WORKLOAD, Who, says};
@@ -160,9 +160,12 @@ impl<'g> DecisionPass<'g> {
                 answers.push(self.answer(each, (id, group), rule, stage));
             }
         }
-        let limit = own.and_then(|_| gate.max_unavailable(each.pod)).filter(|_| *stage == Stage::PreCheck);
+        let limit = own.and_then(|_| gate.own_limit(each.pod)).filter(|_| *stage == Stage::PreCheck);
         answers.extend(match limit {
-            Some(most) => Some(self.own_budget(each, &WORKLOAD.into(), |_| Limits::at_most(u64::from(most)))),
+            Some(OwnLimit { most, counts_extra_pods }) => {
+                let limits = Limits { counts_extra_pods, ..Limits::at_most(u64::from(most)) };
+                Some(self.own_budget(each, &WORKLOAD.into(), |_| limits))
+            }
             None if implicit => self.implicit(each),
             None => None,
         });
@@ -355,8 +358,8 @@ fn soak(group: &Group, seconds: u32, now: Timestamp) -> Result<Allows, Denies> {
 
 impl Gate {
     /// How many pods of the pod's workload may be unavailable, as the workload itself says.
-    fn max_unavailable(&self, pod: &Pod) -> Option<u32> {
-        pod.owner().and_then(|owner| self.owners.get(owner as usize))?.max_unavailable
+    fn own_limit(&self, pod: &Pod) -> Option<OwnLimit> {
+        pod.owner().and_then(|owner| self.owners.get(owner as usize))?.limit
     }
 
     fn has_labels(&self, pod: &Pod, wanted: &selector::Selector<'_>) -> bool {

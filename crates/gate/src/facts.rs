@@ -76,13 +76,15 @@ pub struct OwnerFacts {
     /// How many of them may be unavailable, as the workload itself says. It takes the place of the implicit budget and counts
     /// beside all others.
     pub max_unavailable: Option<u32>,
+    /// Pods that are available beyond the desired ones make room under that limit.
+    pub counts_extra_pods: bool,
 }
 
 impl OwnerFacts {
     /// A workload that says nothing of how many of its pods may be unavailable.
     #[must_use]
     pub const fn of(desired: u32) -> Self {
-        Self { desired, max_unavailable: None }
+        Self { desired, max_unavailable: None, counts_extra_pods: false }
     }
 }
 

@@ -25,6 +25,7 @@ use crate::policy::{Policy, Source};
 use crate::settings::Settings;
 use interner::Interner;
 use labels::Labels;
+pub(crate) use owners::OwnLimit;
 use owners::Owner;
 use pods::LabelClass;
 
@@ -167,12 +168,15 @@ impl Gate {
 
     /// How many pods a workload is meant to have; `None`: nobody knows, so it counts with those that are listed.
     pub fn set_owner(&mut self, owner: &ObjectRef, facts: Option<OwnerFacts>) {
-        let (desired, limit) = (facts.map(|facts| facts.desired), facts.and_then(|facts| facts.max_unavailable));
+        let desired = facts.map(|facts| facts.desired);
+        let limit = facts.and_then(|facts| {
+            Some(OwnLimit { most: facts.max_unavailable?, counts_extra_pods: facts.counts_extra_pods })
+        });
         if desired.is_none() && self.known_owner(owner).is_none() {
             return;
         }
         let id = self.owner_id(owner);
-        self.with_owner(id, |owner| (owner.desired, owner.max_unavailable) = (desired, limit));
+        self.with_owner(id, |owner| (owner.desired, owner.limit) = (desired, limit));
         self.drop_owner_if_unused(id);
     }
 

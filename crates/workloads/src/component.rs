@@ -31,7 +31,7 @@ pub struct ForeignManager {
 }
 
 /// All components, in the order in which people read them. A new one is a row here and a folder in `manifests`.
-pub static COMPONENTS: [&Component; 1] = [&KUSIONSTACK];
+pub static COMPONENTS: [&Component; 2] = [&KUSIONSTACK, &KRUISE];
 
 /// The kinds of KusionStack's kuperator, v0.7.4.
 pub static KUSIONSTACK: Component = Component {
@@ -43,6 +43,19 @@ pub static KUSIONSTACK: Component = Component {
         lease: "kusionstack-controller-manager",
         mutating: "kusionstack-controller-manager-mutating",
         validating: "kusionstack-controller-manager-validating",
+    },
+};
+
+/// The kinds of OpenKruise's manager, v1.9. Its definitions stay when it is removed, so they tell nothing.
+pub static KRUISE: Component = Component {
+    name: "kruise",
+    manager: ForeignManager {
+        name: "Kruise's own manager",
+        left: "LeftToKruise",
+        namespace: "kruise-system",
+        lease: "kruise-manager",
+        mutating: "kruise-mutating-webhook-configuration",
+        validating: "kruise-validating-webhook-configuration",
     },
 };
 

@@ -70,6 +70,8 @@ pub struct Size {
     pub surplus: u32,
     /// So many of them may be unavailable, as the workload's own strategy says; absent where it means something else there.
     pub max_unavailable: Option<u32>,
+    /// Pods that are available beyond the desired ones make room under that limit.
+    pub counts_extra_pods: bool,
 }
 
 /// A kind of workload: turns its objects into plans.

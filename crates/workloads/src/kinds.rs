@@ -1,5 +1,6 @@
 //! One folder a kind.
 
+pub mod clone_set;
 pub mod colla_set;
 pub mod daemon_set;
 pub mod deployment;

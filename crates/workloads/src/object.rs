@@ -10,8 +10,9 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
-pub use typed::{CollaSet, DaemonSet, Deployment, PodDecoration, ReplicaSet, Revision, StatefulSet, Typed};
+pub use typed::{CloneSet, CollaSet, DaemonSet, Deployment, PodDecoration, ReplicaSet, Revision, StatefulSet, Typed};
 
+use crate::kinds::clone_set::body::CloneSetBody;
 use crate::kinds::colla_set::body::CollaSetBody;
 use crate::kinds::colla_set::resource_context::ContextBody;
 use crate::kinds::daemon_set::body::DaemonSetBody;
@@ -72,6 +73,8 @@ pub enum Body {
     DaemonSet(DaemonSetBody),
     /// Of a CollaSet.
     CollaSet(Box<CollaSetBody>),
+    /// Of a CloneSet.
+    CloneSet(Box<CloneSetBody>),
     /// Of a ResourceContext.
     ResourceContext(ContextBody),
     /// Of a PersistentVolumeClaim.
@@ -95,6 +98,7 @@ impl Object {
             Body::StatefulSet(body) => Some(&body.template),
             Body::DaemonSet(body) => Some(&body.template),
             Body::CollaSet(body) => Some(&body.template),
+            Body::CloneSet(body) => Some(&body.template),
             Body::ReplicaSet(_)
             | Body::ResourceContext(_)
             | Body::Claim(_)
@@ -105,11 +109,37 @@ impl Object {
         }
     }
 
-    /// How it opted in. A CollaSet is ours whatever it says.
+    /// What makes no sense in it, so that nothing is done for it, as a clause for people; of kinds that say so.
+    #[must_use]
+    pub fn fault(&self) -> Option<&str> {
+        match &self.body {
+            Body::CollaSet(body) => body.fault.as_deref(),
+            Body::CloneSet(body) => body.fault.as_deref(),
+            Body::PodDecoration(body) => body.fault.as_deref(),
+            Body::Deployment(_)
+            | Body::ReplicaSet(_)
+            | Body::StatefulSet(_)
+            | Body::DaemonSet(_)
+            | Body::ResourceContext(_)
+            | Body::Claim(_)
+            | Body::ControllerRevision(_)
+            | Body::OperationJob(_)
+            | Body::Omitted(_) => None,
+        }
+    }
+
+    /// Whether its pods are made here, and by nobody else.
+    #[must_use]
+    pub fn is_pod_set(&self) -> bool {
+        matches!(self.body, Body::CollaSet(_) | Body::CloneSet(_))
+    }
+
+    /// How it opted in. CollaSets and CloneSets are ours whatever they say.
     #[must_use]
     pub fn opt_in(&self) -> OptIn {
         match &self.body {
             Body::CollaSet(body) => return body.opt_in(),
+            Body::CloneSet(body) => return body.opt_in(),
             Body::Omitted(opt_in) => return *opt_in,
             Body::Deployment(_)
             | Body::ReplicaSet(_)
@@ -153,7 +183,7 @@ impl Object {
             Body::Deployment(body) => body.paused && !self.held_by_guard(),
             Body::StatefulSet(body) => is_on_delete(&body.strategy) && !self.held_by_guard(),
             Body::DaemonSet(body) => is_on_delete(&body.strategy) && !self.held_by_guard(),
-            Body::CollaSet(_) => false,
+            Body::CollaSet(_) | Body::CloneSet(_) => false,
             Body::ReplicaSet(_)
             | Body::ResourceContext(_)
             | Body::Claim(_)

@@ -37,7 +37,7 @@ mod update;
 mod way;
 mod writes;
 
-pub(crate) use claims::Claims;
+pub(crate) use claims::{CLAIM, Claims};
 pub(crate) use dress::{Change, Dress};
 pub(crate) use facts::Facts;
 pub(crate) use instances::{Instance, Instances};
@@ -46,7 +46,7 @@ pub(crate) use plan::{Plan, advance, dissolve, still};
 pub(crate) use record::{Marks, Pair, Record};
 pub(crate) use revisions::Revisions;
 pub(crate) use rules::{Member, Rules};
-pub(crate) use spec::{Delays, Limits, Names, PodNames, Reasons, Spec};
+pub(crate) use spec::{Delays, Ids, Limits, Names, PodNames, Reasons, Spec};
 pub(crate) use tell::warning;
 pub(crate) use update::Progress;
 pub(crate) use writes::Own;

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::component::{Component, Switch};
 use crate::kind::{Kind, Resource, Size};
+use crate::kinds::clone_set::CloneSets;
 use crate::kinds::colla_set::CollaSets;
 use crate::kinds::daemon_set::DaemonSets;
 use crate::kinds::deployment::Deployments;
@@ -25,7 +26,7 @@ use crate::right::Right;
 use crate::world::World;
 
 /// All kinds. A new one is a folder in `kinds`, a line in [`crate::object::Body`] and a line here.
-pub const KINDS: &[&dyn Kind] = &[&Deployments, &StatefulSets, &DaemonSets, &CollaSets, &PodDecorations];
+pub const KINDS: &[&dyn Kind] = &[&Deployments, &StatefulSets, &DaemonSets, &CollaSets, &PodDecorations, &CloneSets];
 
 /// All kinds of requests. Of two operations that are wanted of one pod the earlier kind's comes first.
 pub const REQUESTS: &[&dyn RequestKind] = &[&Restarts, &OperationJobs, &Foreign];

@@ -146,6 +146,7 @@ impl Object {
     fn is_always_whole(&self) -> bool {
         match &self.body {
             Body::CollaSet(_)
+            | Body::CloneSet(_)
             | Body::ResourceContext(_)
             | Body::Claim(_)
             | Body::PodDecoration(_)
@@ -171,6 +172,7 @@ impl Object {
                     labels + self.annotations.iter().map(pair).sum::<usize>() + of_shape(&body.shape)
                 }
                 Body::CollaSet(_)
+                | Body::CloneSet(_)
                 | Body::ResourceContext(_)
                 | Body::Claim(_)
                 | Body::PodDecoration(_)
@@ -208,7 +210,11 @@ impl Object {
             | Body::StatefulSet(_)
             | Body::DaemonSet(_)
             | Body::ControllerRevision(_) => self.opt_in() != OptIn::No || self.carries_ours(),
-            Body::CollaSet(_) | Body::ResourceContext(_) | Body::PodDecoration(_) | Body::OperationJob(_) => true,
+            Body::CollaSet(_)
+            | Body::CloneSet(_)
+            | Body::ResourceContext(_)
+            | Body::PodDecoration(_)
+            | Body::OperationJob(_) => true,
             // It stays when its CollaSet goes, and then nothing is done for it.
             Body::Claim(_) => false,
             Body::Omitted(opt_in) => *opt_in != OptIn::No,
@@ -223,6 +229,7 @@ impl Object {
             Body::DaemonSet(body) => Some(&mut body.template),
             // Few, or all ours.
             Body::CollaSet(_)
+            | Body::CloneSet(_)
             | Body::ResourceContext(_)
             | Body::Claim(_)
             | Body::PodDecoration(_)

@@ -16,7 +16,7 @@ const END: &str = "# End of what is generated.\n";
 /// A manifest with a generated part: path in the repository and the rights in it.
 #[must_use]
 pub fn manifests() -> Vec<(String, Vec<Right>)> {
-    let of_components = COMPONENTS.map(|each| (format!("manifests/{}/rbac.yaml", each.name), of(Some(each))));
+    let of_components = COMPONENTS.map(|each| (format!("manifests/{}/rbac/rbac.yaml", each.name), of(Some(each))));
     let own = [("rbac/controller.yaml", controller()), ("uninstall/account.yaml", uninstall(&[]))];
     own.into_iter().map(|(name, rights)| (format!("manifests/{name}"), rights)).chain(of_components).collect()
 }
@@ -24,9 +24,11 @@ pub fn manifests() -> Vec<(String, Vec<Right>)> {
 /// What the controller needs for the kinds of a component, or for those of hitless itself.
 #[must_use]
 pub fn of(component: Option<&Component>) -> Vec<Right> {
+    // Any component may be there without the others; hitless itself always is.
     let of_component = |resource: &Resource| {
-        let mut holders = registry::holders().filter(|holder| holder.resources().contains(resource));
-        holders.next().is_some_and(|first| first.component() == component)
+        let holders = registry::holders().filter(|holder| holder.resources().contains(resource));
+        let of: Vec<Option<&Component>> = holders.map(Holder::component).collect();
+        of.contains(&component) && (component.is_none() || !of.contains(&None))
     };
     let resources: Vec<&Resource> =
         registry::resources().map(|(_, resource)| resource).filter(|resource| of_component(resource)).collect();

@@ -55,6 +55,9 @@ const DELETIONS_FROM: u64 = 7_000_000;
 /// With these seeds servers start late and stop slowly.
 const APPLICATIONS: Range<u64> = 8_000_000..9_000_000;
 
+/// With these seeds the sets of pods that we make are CloneSets.
+const CLONE_SETS: Range<u64> = 9_000_000..10_000_000;
+
 /// Tells what is drawn of dependencies apart from everything else.
 const DEPENDENCIES: u64 = 0x6465_7073;
 /// Tells what is drawn of OperationJobs apart from everything else.
@@ -74,7 +77,7 @@ const PAUSES: u64 = 0x7061_7573;
 
 /// The seed with this number, where clusters of all kinds take turns: without companion pods, with them, behind a load balancer, with
 /// CollaSets, with foreign operators, with OperationJobs, with all kinds of workloads that are paused at times,
-/// with CollaSets that are deleted in the foreground, with servers that start late and stop slowly.
+/// with CollaSets that are deleted in the foreground, with servers that start late and stop slowly, with CloneSets.
 #[must_use]
 pub fn seed_of_all(number: u64) -> u64 {
     let from = [
@@ -87,11 +90,13 @@ pub fn seed_of_all(number: u64) -> u64 {
         PAUSES_FROM,
         DELETIONS_FROM,
         APPLICATIONS.start,
+        CLONE_SETS.start,
     ];
     let kinds = from.len() as u64;
     from[usize::try_from(number % kinds).unwrap_or_default()] + number / kinds
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "each is a part of the world that seeds have or have not")]
 pub(crate) struct Ground {
     pub(crate) now: Micros,
     pub(crate) server: Server,
@@ -110,6 +115,8 @@ pub(crate) struct Ground {
     pub(crate) pauses: Option<Chance>,
     /// Which CollaSets are deleted, and when; `None`: none is.
     pub(crate) deletions: Option<Chance>,
+    /// They are CloneSets.
+    pub(crate) has_clone_sets: bool,
     /// What CollaSets there are, and what their owners do to them; `None`: there are none.
     pub(crate) colla_sets: Option<Chance>,
     /// How servers start and stop; `None`: at once.
@@ -141,18 +148,21 @@ pub(crate) struct Ground {
 impl Ground {
     pub(crate) fn new(seed: u64, traced: bool) -> Self {
         let is_application = APPLICATIONS.contains(&seed);
+        let has_clone_sets = CLONE_SETS.contains(&seed);
         let has_colla_sets = COLLA_SETS.contains(&seed) || seed >= PAUSES_FROM && !is_application;
         Self {
             now: 0,
             server: Server::with_balancer(BALANCERS.contains(&seed).then(|| Balancer::new(seed))),
             chance: Chance::new(seed),
             node_local: Chance::new(!seed),
-            has_jobs: seed >= JOBS_FROM && !is_application,
+            has_jobs: seed >= JOBS_FROM && !is_application && !has_clone_sets,
             jobs: Chance::new(seed.rotate_left(32) ^ JOBS),
-            deletions: (seed >= DELETIONS_FROM && !is_application).then(|| Chance::new(seed ^ DELETIONS)),
+            deletions: (seed >= DELETIONS_FROM && !is_application && !has_clone_sets)
+                .then(|| Chance::new(seed ^ DELETIONS)),
             dependencies: Chance::new(seed.rotate_left(16) ^ DEPENDENCIES),
             away: BTreeSet::new(),
             pauses: (seed >= PAUSES_FROM && !is_application).then(|| Chance::new(seed ^ PAUSES)),
+            has_clone_sets,
             colla_sets: has_colla_sets.then(|| Chance::new(seed.rotate_left(32))),
             servers: is_application.then(|| Servers::new(Chance::new(seed.rotate_left(48) ^ SERVERS))),
             nodes: is_application.then(|| Chance::new(seed.rotate_left(48) ^ NODES)),

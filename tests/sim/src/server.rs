@@ -398,6 +398,7 @@ fn kind_of(write: &Write) -> &'static str {
         ("Pod", _) => "pods of CollaSets",
         ("ResourceContext", _) => "resourcecontexts",
         ("CollaSet", _) if is_status => "collasets/status",
+        ("CloneSet", _) if is_status => "clonesets/status",
         ("Deployment", _) if is_status => "deployments/status",
         _ => "workloads",
     }

@@ -1,5 +1,6 @@
 //! One run: actors on common ground, each taking its turn in virtual time.
 
+mod clone_sets;
 mod colla_sets;
 mod dependencies;
 mod exits;

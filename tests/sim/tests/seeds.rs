@@ -22,6 +22,7 @@ const SEEDS: &[Range<u64>] = &[
     6_000_000..6_000_300,
     7_000_000..7_000_300,
     8_000_000..8_000_300,
+    9_000_000..9_000_300,
 ];
 
 /// Seeds of longer runs that found a fault, which is mended.

@@ -108,6 +108,7 @@ pub fn sync(seen: &Seen<'_>) -> Vec<Act> {
         Body::DaemonSet(body) => daemon_set::sync(seen, body),
         // Nobody but the controller under test looks after CollaSets.
         Body::CollaSet(_)
+        | Body::CloneSet(_)
         | Body::ResourceContext(_)
         | Body::Claim(_)
         | Body::PodDecoration(_)

@@ -101,4 +101,20 @@ pub(super) const ALL: &[Reason] = &[
         "docs/runbooks/HitlessNamespaceLeftOut.md",
     ),
     Reason::new("LeftToKuperator", "KusionStack's own manager runs, and its kinds are left to it", "docs/migration.md"),
+    Reason::new("LeftToKruise", "Kruise's own manager runs, and its kinds are left to it", "docs/kruise.md"),
+    Reason::new(
+        "TooManyReplicas",
+        "a CloneSet wants more pods than it has room to keep ids of",
+        "use several CloneSets",
+    ),
+    Reason::new(
+        "ScaleUpLimited",
+        "fewer pods are made at a time than are missing, as scaleStrategy.maxUnavailable says",
+        "wait until the pods that were made are ready, or raise it",
+    ),
+    Reason::new(
+        "PodNameTaken",
+        "a pod that is to be made anew with its claims has the name of one that is still being deleted",
+        "wait; kubectl describe pod says what the old one waits for",
+    ),
 ];

@@ -225,6 +225,11 @@ pub(super) const ALL: &[Reason] = &[
         "docs/migration.md says how to change over",
     ),
     Reason::new(
+        "LeftToKruise",
+        "Kruise's own manager runs, and its kinds are left to it",
+        "docs/kruise.md says when that is so",
+    ),
+    Reason::new(
         "LedgerFull",
         "the namespace's ledger has as many reservations as fit",
         "wait until some operations end",

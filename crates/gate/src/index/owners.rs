@@ -6,6 +6,14 @@ use super::{Gate, Group, groups, id};
 use crate::policy::Policy;
 use hitless_api::ObjectRef;
 
+/// How many pods of a workload may be unavailable, as it says itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OwnLimit {
+    pub(crate) most: u32,
+    /// Pods that are available beyond the desired ones make room.
+    pub(crate) counts_extra_pods: bool,
+}
+
 /// A known workload.
 #[derive(Clone, Debug)]
 pub(crate) struct Owner {
@@ -13,7 +21,7 @@ pub(crate) struct Owner {
     /// How many pods it is meant to have.
     pub(super) desired: Option<u32>,
     /// How many of these may be unavailable, as it says itself.
-    pub(crate) max_unavailable: Option<u32>,
+    pub(crate) limit: Option<OwnLimit>,
     /// How many are listed.
     pub(super) live: u64,
     /// The group of all its pods.
@@ -41,8 +49,7 @@ impl Gate {
         }
         let namespace = self.symbols.intern(&key.namespace);
         let group = id(self.groups.insert(Group::new(Some(namespace), super::Selector::Nobody, Policy::implicit())));
-        let owner =
-            Owner { key: key.clone(), desired: None, max_unavailable: None, live: 0, group, groups: vec![group] };
+        let owner = Owner { key: key.clone(), desired: None, limit: None, live: 0, group, groups: vec![group] };
         let known = id(self.owners.insert(owner));
         if let Some(group) = self.groups.get_mut(group as usize) {
             group.members.insert(known, 0);

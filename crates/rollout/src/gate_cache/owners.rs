@@ -33,8 +33,8 @@ impl TopOwners {
             }
         }
         for (top, size) in sizes.iter().filter(|(top, size)| self.sizes.get(*top) != Some(*size)) {
-            let Size { desired, surplus: _, max_unavailable } = *size;
-            gate.set_owner(top, Some(OwnerFacts { desired, max_unavailable }));
+            let Size { desired, surplus: _, max_unavailable, counts_extra_pods } = *size;
+            gate.set_owner(top, Some(OwnerFacts { desired, max_unavailable, counts_extra_pods }));
         }
         for gone in self.sizes.keys().filter(|top| !sizes.contains_key(*top)) {
             gate.set_owner(gone, None);

@@ -35,6 +35,7 @@ use crate::kind::{Kind, Resource, Size};
 use crate::manifest::{self, RolledOut};
 use crate::object::{self, Body, Object, ReadError};
 use crate::plan::Plan;
+use crate::pod_set::CLAIM;
 use crate::revision::{self, CONTROLLER_REVISION};
 use crate::right::Right;
 use crate::world::World;
@@ -59,17 +60,6 @@ pub(crate) const RESOURCE_CONTEXT: Resource = Resource {
     optional: true,
     verbs: &["create", "patch", "delete"],
     why: "which instance ids are taken",
-    uninstall_verbs: &[],
-    uninstall_why: "",
-};
-
-pub(crate) const CLAIM: Resource = Resource {
-    group_kind: GroupKind::new("", "PersistentVolumeClaim"),
-    version: "v1",
-    plural: "persistentvolumeclaims",
-    optional: false,
-    verbs: &["create", "patch", "delete"],
-    why: "those of its pods",
     uninstall_verbs: &[],
     uninstall_why: "",
 };
@@ -125,7 +115,12 @@ impl Kind for CollaSets {
     fn size(&self, object: &Object) -> Option<Size> {
         // One that is being deleted wants no pods: those that are gone already are not missing.
         let set = object.colla_set().filter(|set| !set.deleting)?;
-        Some(Size { desired: u32::try_from(set.body.replicas).ok()?, surplus: 0, max_unavailable: None })
+        Some(Size {
+            desired: u32::try_from(set.body.replicas).ok()?,
+            surplus: 0,
+            max_unavailable: None,
+            counts_extra_pods: false,
+        })
     }
 
     fn concerns(&self, _: &Object, _: &World<'_>) -> bool {

@@ -66,6 +66,7 @@ impl Kind for DaemonSets {
             desired: set.body.status.desired(),
             surplus: set.body.status.misscheduled(),
             max_unavailable: Some(set.max_unavailable()),
+            counts_extra_pods: false,
         })
     }
 

@@ -103,7 +103,7 @@ impl Kind for Deployments {
     fn size(&self, object: &Object) -> Option<Size> {
         let replicas = object.deployment().map(|each| each.body.replicas);
         let replicas = replicas.or_else(|| object.replica_set().map(|each| each.body.replicas))?;
-        Some(Size { desired: replicas.try_into().ok()?, surplus: 0, max_unavailable: None })
+        Some(Size { desired: replicas.try_into().ok()?, surplus: 0, max_unavailable: None, counts_extra_pods: false })
     }
 
     fn concerns(&self, root: &Object, world: &World<'_>) -> bool {

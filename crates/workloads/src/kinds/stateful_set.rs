@@ -60,7 +60,12 @@ impl Kind for StatefulSets {
     fn size(&self, object: &Object) -> Option<Size> {
         let set = object.stateful_set()?;
         let max_unavailable = u32::try_from(set.at_a_time()).ok();
-        Some(Size { desired: u32::try_from(set.body.replicas).ok()?, surplus: 0, max_unavailable })
+        Some(Size {
+            desired: u32::try_from(set.body.replicas).ok()?,
+            surplus: 0,
+            max_unavailable,
+            counts_extra_pods: false,
+        })
     }
 
     fn concerns(&self, root: &Object, world: &World<'_>) -> bool {

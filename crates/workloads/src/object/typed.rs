@@ -3,6 +3,7 @@
 use std::ops::Deref;
 
 use super::{Body, Object};
+use crate::kinds::clone_set::body::CloneSetBody;
 use crate::kinds::colla_set::body::CollaSetBody;
 use crate::kinds::daemon_set::body::DaemonSetBody;
 use crate::kinds::deployment::body::{DeploymentBody, ReplicaSetBody};
@@ -45,6 +46,8 @@ pub type StatefulSet<'a> = Typed<'a, StatefulSetBody>;
 pub type DaemonSet<'a> = Typed<'a, DaemonSetBody>;
 /// A CollaSet.
 pub type CollaSet<'a> = Typed<'a, CollaSetBody>;
+/// A CloneSet.
+pub type CloneSet<'a> = Typed<'a, CloneSetBody>;
 /// A PodDecoration.
 pub type PodDecoration<'a> = Typed<'a, DecorationBody>;
 /// A ControllerRevision.
@@ -92,6 +95,15 @@ impl Object {
     pub fn colla_set(&self) -> Option<CollaSet<'_>> {
         match &self.body {
             Body::CollaSet(body) => Some(Typed { object: self, body }),
+            _ => None,
+        }
+    }
+
+    /// As a CloneSet, if it is one.
+    #[must_use]
+    pub fn clone_set(&self) -> Option<CloneSet<'_>> {
+        match &self.body {
+            Body::CloneSet(body) => Some(Typed { object: self, body }),
             _ => None,
         }
     }

@@ -18,13 +18,24 @@ use super::claim::{hash, name_of};
 use super::naming::ClaimFor;
 use super::spec::Spec;
 use super::tell::normal;
+use crate::kind::Resource;
 use crate::object::{Body, Object};
 use crate::world::World;
 use crate::write::Write;
 
+pub(crate) const CLAIM: Resource = Resource {
+    group_kind: GroupKind::new("", "PersistentVolumeClaim"),
+    version: "v1",
+    plural: "persistentvolumeclaims",
+    optional: false,
+    verbs: &["create", "patch", "delete"],
+    why: "those of its pods",
+    uninstall_verbs: &[],
+    uninstall_why: "",
+};
+
 /// So many claims are named in an Event.
 const NAMED: usize = 10;
-const CLAIM: GroupKind = GroupKind::new("", "PersistentVolumeClaim");
 const OWNERS: [&str; 2] = ["metadata", "ownerReferences"];
 
 pub(super) fn label<'o>(claim: &'o Object, key: &str) -> &'o str {
@@ -81,7 +92,10 @@ impl<'a> Claims<'a> {
                 // Who else made it may have computed the hash in another way.
                 label(claim, self.spec.names.claim_template) == name && (known == hash || !outdated.contains(known))
             };
-            let mut own: Vec<&Object> = self.of_id(id).filter(is_it).collect();
+            let own_name = self.name(pod, name, &hash);
+            // Upstream's own manager writes no such labels.
+            let is_named = |claim: &&Object| claim.id.name == own_name;
+            let mut own: Vec<&Object> = self.of_id(id).filter(|claim| is_it(claim) || is_named(claim)).collect();
             own.sort_by_key(|claim| (label(claim, self.spec.names.claim_hash) != hash, &claim.id.name));
             let claim = if let Some(claim) = own.first() {
                 claim.id.name.clone()
@@ -89,8 +103,8 @@ impl<'a> Claims<'a> {
                 needed.writes.push(self.take_on(kept, id));
                 kept.id.name.clone()
             } else {
-                let claim = self.name(pod, name, &hash);
-                if world.part(&CLAIM, self.spec.namespace(), &claim).is_some() {
+                let claim = own_name;
+                if world.part(&CLAIM.group_kind, self.spec.namespace(), &claim).is_some() {
                     return None;
                 }
                 needed.writes.push(self.create(id, template, &claim, &hash));
@@ -144,7 +158,7 @@ impl<'a> Claims<'a> {
                 "annotations": meta["annotations"], "ownerReferences": owners},
             "spec": template["spec"],
         });
-        Write::create("create-claim", &CLAIM, object)
+        Write::create("create-claim", &CLAIM.group_kind, object)
     }
 
     fn outlive_the_set(&self) -> bool {

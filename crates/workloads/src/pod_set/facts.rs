@@ -50,7 +50,7 @@ impl<'a> Facts<'_, 'a> {
     }
 
     /// The ids that count, as rules see them.
-    pub(super) fn members<'m>(&self, instances: &'m Instances<'a>) -> Vec<Member<'m, 'a>> {
+    pub(crate) fn members<'m>(&self, instances: &'m Instances<'a>) -> Vec<Member<'m, 'a>> {
         instances.counted().map(|(id, instance)| self.member(id, instance)).collect()
     }
 

@@ -10,7 +10,7 @@ use hitless_api::pod::PodView;
 use super::journal::Journal;
 use super::pods::stays;
 use super::record::Record;
-use super::spec::{PodNames, Spec};
+use super::spec::{Ids, PodNames, Spec};
 use crate::world::World;
 
 /// One instance id.
@@ -48,8 +48,10 @@ pub(crate) struct Instances<'a> {
     pub(crate) vanished: Vec<String>,
     /// Names that are not given to a new pod; made when the first id is added.
     used: Option<BTreeSet<String>>,
-    /// Every id below is taken.
+    /// Every id below is taken, or not to be used again.
     lowest: i32,
+    /// An id that is given up is not used again.
+    keeps_low: bool,
     /// Ids that others have.
     others: BTreeSet<i32>,
     /// How many ids the journal has room for.
@@ -67,12 +69,14 @@ impl<'a> Instances<'a> {
             leaving: Vec::new(),
             vanished: Vec::new(),
             used: None,
-            lowest: 0,
+            lowest: journal.next(),
+            keeps_low: spec.ids != Ids::Stay,
             others: journal.others(),
             room: journal.room(),
         };
         instances.let_go(spec, world);
         instances.assign(spec, pods);
+        instances.give_ids_up(spec, pods);
         instances.rename(spec, pods);
         instances.follow();
         instances
@@ -109,6 +113,31 @@ impl<'a> Instances<'a> {
             let known = known.unwrap_or_else(|| Record::of(String::new(), &revision));
             let record = Record { pod_name: name.to_owned(), ..known };
             self.by_id.insert(id, Instance { record, pod: Some(pod), is_free: false });
+        }
+    }
+
+    /// Where ids go with their pods, an id whose pod leaves or has ended is given up, and another one takes its place.
+    fn give_ids_up(&mut self, spec: &Spec<'_>, pods: &[&'a PodView]) {
+        if spec.ids == Ids::Stay {
+            return;
+        }
+        let taken: BTreeSet<&str> = pods.iter().map(|pod| pod.id.name.as_str()).collect();
+        // One that we have deleted may be gone before it was seen leaving. The API server is asked before its id goes.
+        let is_leaving = |(_, instance): &(&i32, &Instance<'_>)| {
+            let is_seen_or_deleted = taken.contains(instance.pod_name()) || instance.record.marks.recreate;
+            instance.pod.is_none() && !instance.is_given_up() && is_seen_or_deleted
+        };
+        let leaving: Vec<i32> = self.by_id.iter().filter(is_leaving).map(|(id, _)| *id).collect();
+        for id in leaving {
+            let Some(instance) = self.by_id.get_mut(&id) else { continue };
+            // Which revision the next pod gets is asked as for any that is to be made.
+            if spec.ids == Ids::StayWithClaims && !instance.record.marks.recreate {
+                instance.record.marks.to_make = true;
+                continue;
+            }
+            let revision = instance.revision().to_owned();
+            self.mark_scale_in(id);
+            self.add(spec, &taken, &revision);
         }
     }
 
@@ -163,16 +192,23 @@ impl<'a> Instances<'a> {
 
     /// Adds an id, with a pod of this revision to be made.
     pub(super) fn add(&mut self, spec: &Spec<'_>, taken: &BTreeSet<&str>, revision: &str) -> i32 {
-        let id = self.unused();
-        self.lowest = id.saturating_add(1);
         let by_id = &self.by_id;
         let used = self.used.get_or_insert_with(|| {
             let own = by_id.values().map(|each| each.pod_name().to_owned());
             own.chain(taken.iter().map(|name| (*name).to_owned())).collect()
         });
-        let name = next_name(spec, id, "", used);
-        used.insert(name.clone());
+        let used = std::mem::take(used);
+        let mut id = self.unused();
+        // Others of its name are leaving: nobody waits for that where another id will do.
+        while spec.ids != Ids::Stay && used.contains(&next_name(spec, id, "", &used)) {
+            self.lowest = id.saturating_add(1);
+            id = self.unused();
+        }
+        self.lowest = id.saturating_add(1);
+        let name = next_name(spec, id, "", &used);
         let is_free = !taken.contains(name.as_str());
+        self.used = Some(used);
+        self.used.get_or_insert_default().insert(name.clone());
         let mut record = Record::of(name, revision);
         record.marks.to_make = true;
         self.by_id.insert(id, Instance { record, pod: None, is_free });
@@ -181,7 +217,9 @@ impl<'a> Instances<'a> {
 
     /// Gives an id up that has no pod. `is_leaving`: its pod is seen to be on its way out, so there is nothing to ask.
     pub(super) fn give_up(&mut self, id: i32, is_leaving: bool) {
-        self.lowest = self.lowest.min(id);
+        if !self.keeps_low {
+            self.lowest = self.lowest.min(id);
+        }
         let gone = self.by_id.remove(&id).filter(|_| !is_leaving).map(|instance| instance.record.pod_name);
         self.vanished.extend(gone.filter(|name| !name.is_empty()));
     }
@@ -213,6 +251,11 @@ impl<'a> Instances<'a> {
 
     pub(crate) fn pod(&self, id: i32) -> Option<&'a PodView> {
         self.by_id.get(&id).and_then(|instance| instance.pod)
+    }
+
+    /// The lowest id that the next new pod may get.
+    pub(super) const fn next(&self) -> i32 {
+        self.lowest
     }
 
     /// How many ids the journal has room for, those of others included.

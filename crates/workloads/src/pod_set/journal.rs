@@ -17,8 +17,13 @@ pub(crate) trait Journal {
     /// How many ids there is room for, those of other sets included.
     fn room(&self) -> usize;
 
-    /// The write that makes it say this of the set's ids, if it does not.
-    fn write(&self, records: &BTreeMap<i32, &Record>) -> Option<Write>;
+    /// The lowest id that a new pod may get: ids below have been used, or are.
+    fn next(&self) -> i32 {
+        0
+    }
+
+    /// The write that makes it say this of the set's ids, and which one is next, if it does not.
+    fn write(&self, records: &BTreeMap<i32, &Record>, next: i32) -> Option<Write>;
 
     /// A write that changes nothing, and fails if it is not as it was seen: what comes after it rests on it. `None`: there is none yet.
     fn confirm(&self) -> Option<Write>;

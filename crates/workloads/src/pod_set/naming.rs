@@ -4,7 +4,7 @@ use hitless_api::digest;
 use serde_json::json;
 
 /// As the API server's own random names: no vowels, nothing that is easily taken for something else.
-const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+pub(crate) const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 /// Longest value of a label, and longest name of a host.
 const LONGEST: usize = 63;
 /// Letters at the end of a pod's name.

@@ -39,12 +39,13 @@ impl<'a> Revisions<'a> {
     }
 
     fn is_of_same_claims(&self, revision: Revision<'_>) -> bool {
-        claim::normal(&revision.body.claims) == claim::normal(self.spec.claims)
+        !self.spec.has_claims_in_revisions || claim::normal(&revision.body.claims) == claim::normal(self.spec.claims)
     }
 
     /// Claim templates of a revision, or the set's.
     pub(super) fn claims(&self, name: &str) -> &'a [Value] {
-        self.history.get(name).map_or(self.spec.claims, |each| each.body.claims.as_slice())
+        let known = self.history.get(name).filter(|_| self.spec.has_claims_in_revisions);
+        known.map_or(self.spec.claims, |each| each.body.claims.as_slice())
     }
 
     /// Claim templates of all revisions but this one.
@@ -69,7 +70,8 @@ impl<'a> Revisions<'a> {
     /// Makes the one of the template. Its name follows from the template, so it is made once.
     pub(crate) fn create(&self) -> Write {
         let id = &self.spec.object.id;
-        let (template, claims) = (self.spec.template, self.spec.claims);
+        let template = self.spec.template;
+        let claims = if self.spec.has_claims_in_revisions { self.spec.claims } else { &[] };
         let hash = if claims.is_empty() {
             template.revision().to_owned()
         } else {

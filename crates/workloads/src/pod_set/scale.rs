@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::departures::{Departures, Leave};
 use super::facts::Facts;
 use super::instances::{Instance, Instances};
+use super::spec::Ids;
 
 /// Ids that are given up go, once their pods and, unless they are kept, their claims have gone.
 pub(super) fn give_up<'a>(facts: &Facts<'_, 'a>, instances: &mut Instances<'a>, leaving: &mut Departures<'a>) {
@@ -64,7 +65,10 @@ pub(super) fn scale<'a>(
     let removal = leaving.made_anew(facts, instances, |_, _| true);
     for id in anew {
         let how = Leave { delay_seconds: delay, fetch: BTreeMap::new(), removal };
-        leaving.remove(facts, instances.pod(id), how);
+        // Its id and its claims go with it, as it is not somebody else who deletes it.
+        if leaving.remove(facts, instances.pod(id), how) && facts.spec.ids != Ids::Stay {
+            instances.mark_recreate(id, None);
+        }
     }
 }
 

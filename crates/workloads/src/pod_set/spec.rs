@@ -21,15 +21,20 @@ pub(crate) struct Spec<'a> {
     pub(crate) template: &'a Template,
     /// Templates of the claims of each pod.
     pub(crate) claims: &'a [Value],
+    /// A change of the claim templates makes a revision of its own, and new pods.
+    pub(crate) has_claims_in_revisions: bool,
     /// Claims that an earlier set of this selector has left are taken on.
     pub(crate) selector: &'a LabelSelector,
     pub(crate) policy: UpgradePolicy,
+    /// Labels are changed in place where nobody finds the pods by them; else only with new pods.
+    pub(crate) has_labels_in_place: bool,
     pub(crate) scope: Scope,
     /// No pod is updated. It is still scaled.
     pub(crate) paused: bool,
     pub(crate) limits: Limits,
     pub(crate) delays: Delays,
     pub(crate) keeps_claims: KeepsClaims,
+    pub(crate) ids: Ids,
     /// How many unused revisions are kept.
     pub(crate) history_limit: usize,
     /// The revision that places outside of the scope have, by its name; empty: none yet.
@@ -53,6 +58,17 @@ pub(crate) struct Limits {
 pub(crate) struct Delays {
     pub(crate) update: u32,
     pub(crate) removal: u32,
+}
+
+/// What becomes of an id whose pod goes, and another one is made.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ids {
+    /// The next pod has it.
+    Stay,
+    /// The next pod has another one. The claims of the id go with it.
+    GoWithPods,
+    /// The next pod has it and its claims, if somebody else has deleted the pod; else as [`Self::GoWithPods`].
+    StayWithClaims,
 }
 
 /// Names that a kind uses: the same for all of its sets, but for a choice of few.

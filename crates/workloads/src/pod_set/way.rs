@@ -8,6 +8,7 @@ use super::pods::revision_of;
 use super::policy::UpgradePolicy;
 use crate::because::Because;
 use crate::intent::PodIntent;
+use crate::labels;
 use crate::need::{Goal, Need, Origin, need};
 use crate::restart_annotations::RestartAnnotations;
 use crate::revision;
@@ -58,10 +59,10 @@ impl Ways<'_, '_, '_> {
         }
         let goal = Goal::of(spec.object, spec.template, revision::label(to));
         if self.dress.is_plain() && to == target && self.dress.is_on(pod) {
-            return in_place(pod, revisions.shape(label)?, &goal, self.restarts);
+            return self.changed(pod, revisions.shape(label)?, &goal);
         }
         let change = self.dress.change(pod, to)?;
-        in_place(pod, change.from.shape(), &change.goal(goal), self.restarts)
+        self.changed(pod, change.from.shape(), &change.goal(goal))
     }
 
     /// Why it can't be done in a running pod.
@@ -82,22 +83,29 @@ impl Ways<'_, '_, '_> {
             })
         })
     }
-}
 
-/// The operation that brings the pod there, if all that differs can be changed in a running pod.
-fn in_place(pod: &PodView, from: &Shape, goal: &Goal<'_>, restarts: &RestartAnnotations) -> Option<PodIntent> {
-    let target = goal.template.shape();
-    // Labels of a set's pods are its own and what dresses them: they are changed with a new pod.
-    let is_equal = from.fixed == target.fixed && from.labels == target.labels;
-    let is_possible = is_equal
-        && restarts.first_native_change(&from.annotations, &target.annotations).is_none()
-        && restarts.asks_admission(&from.annotations, goal.template, &[pod]).is_none();
-    if !is_possible {
-        return None;
+    /// The operation that brings the pod there, if all that differs can be changed in a running pod.
+    fn changed(&self, pod: &PodView, from: &Shape, goal: &Goal<'_>) -> Option<PodIntent> {
+        let (target, restarts) = (goal.template.shape(), self.restarts);
+        let is_possible = from.fixed == target.fixed
+            && self.may_change_labels(from, goal)
+            && restarts.first_native_change(&from.annotations, &target.annotations).is_none()
+            && restarts.asks_admission(&from.annotations, goal.template, &[pod]).is_none();
+        if !is_possible {
+            return None;
+        }
+        let origin = Origin::of(&from.revision);
+        match need(pod, goal, &origin, [from]) {
+            Need::Operation(Ok(intent)) => Some(intent),
+            Need::Operation(Err(_)) | Need::Nothing => None,
+        }
     }
-    let origin = Origin::of(&from.revision);
-    match need(pod, goal, &origin, [from]) {
-        Need::Operation(Ok(intent)) => Some(intent),
-        Need::Operation(Err(_)) | Need::Nothing => None,
+
+    fn may_change_labels(&self, from: &Shape, goal: &Goal<'_>) -> bool {
+        let Facts { spec, world, .. } = self.facts;
+        if spec.has_labels_in_place {
+            return labels::first_native_change(from, goal.template, &world.selections(spec.namespace())).is_none();
+        }
+        from.labels == goal.template.shape().labels
     }
 }

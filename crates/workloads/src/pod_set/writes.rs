@@ -43,7 +43,7 @@ pub(super) fn writes<'a>(
     let resting = removals(spec, leaving).into_iter().chain(given_up);
     let resting = resting.chain(superseded(facts, instances, leaving, progress));
     let resting: Vec<Write> = resting.chain(creations(facts, instances, dress)).chain(own.resting).collect();
-    let changed = journal.write(&instances.records()).map(|write| Write { needs: seen, ..write });
+    let changed = journal.write(&instances.records(), instances.next()).map(|write| Write { needs: seen, ..write });
     let first = if resting.is_empty() { changed } else { changed.or_else(|| journal.confirm()) };
     let needed: Vec<String> = first.iter().map(Write::key).collect();
     let resting = resting.into_iter().map(|write| {

@@ -17,11 +17,14 @@ pub struct RevisionBody {
     pub number: i64,
     /// Of the template.
     pub shape: Shape,
-    /// The template, if a CollaSet or PodDecoration has the revision.
+    /// The template, if an object of one of those kinds has the revision.
     pub template: Option<Arc<Value>>,
     /// The claim templates, if a CollaSet has the revision.
     pub claims: Vec<Value>,
 }
+
+/// Kinds whose pods, or what pods have beside the template, are made here of it.
+const KEPT: [&str; 3] = ["CollaSet", "PodDecoration", "CloneSet"];
 
 #[derive(Deserialize)]
 struct Raw {
@@ -42,7 +45,7 @@ impl From<Raw> for RevisionBody {
             template.remove("$patch");
         }
         let owners = items(&raw.metadata["ownerReferences"]);
-        let is_kept = owners.into_iter().any(|owner| owner["kind"] == "CollaSet" || owner["kind"] == "PodDecoration");
+        let is_kept = owners.into_iter().any(|owner| KEPT.iter().any(|kind| owner["kind"] == *kind));
         let kept = (is_kept && template.is_object()).then(|| Arc::new(template.clone()));
         let claims = match claims {
             Value::Array(claims) if is_kept => claims,

@@ -74,7 +74,7 @@ const MANIFESTS: [&str; 8] = [
     "exec-hooks/policies.yaml",
     "kusionstack/crds",
     "kusionstack/lifecycle.yaml",
-    "kusionstack/rbac.yaml",
+    "kusionstack/rbac/rbac.yaml",
 ];
 
 /// Installs everything of the manifests but the programs.

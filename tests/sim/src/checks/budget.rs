@@ -179,6 +179,7 @@ fn desired(seen: &Seen, owner: &str) -> Option<usize> {
         Body::DaemonSet(body) => body.status.desired_number_scheduled,
         // One that is being deleted wants none of those that are gone already.
         Body::CollaSet(body) => return (!top.deleting).then_some(body.replicas),
+        Body::CloneSet(body) => return (!top.deleting).then_some(body.replicas),
         Body::ResourceContext(_)
         | Body::Claim(_)
         | Body::PodDecoration(_)
@@ -203,6 +204,7 @@ pub(super) fn strategy_limit(object: Option<&Object>) -> Option<usize> {
         Body::Deployment(_)
         | Body::ReplicaSet(_)
         | Body::CollaSet(_)
+        | Body::CloneSet(_)
         | Body::ResourceContext(_)
         | Body::Claim(_)
         | Body::PodDecoration(_)

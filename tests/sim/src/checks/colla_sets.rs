@@ -9,6 +9,7 @@ use hitless_api::pod::PodView;
 use hitless_api::{Grant, TransitionLedgerSpec};
 use hitless_workloads::{Body, Object};
 use hitless_world::kubelet::runs;
+use serde_json::Value;
 
 use super::{Checks, Seen, budget};
 use crate::clock::{Micros, SECOND};
@@ -16,7 +17,9 @@ use crate::server::{Server, WorkloadObject};
 use crate::watch::Key;
 
 /// Label of a pod: its instance id.
-const INSTANCE_ID: &str = "collaset.kusionstack.io/instance-id";
+const INSTANCE_ID: [&str; 2] = ["collaset.kusionstack.io/instance-id", "apps.kruise.io/cloneset-instance-id"];
+/// Label of a pod: it is to be removed.
+const REMOVED: [&str; 2] = [TO_DELETE, "apps.kruise.io/specified-delete"];
 
 /// What is known of them beside the objects.
 #[derive(Default)]
@@ -78,8 +81,28 @@ fn replicas(set: &WorkloadObject) -> usize {
     set.json["spec"]["replicas"].as_u64().and_then(|count| usize::try_from(count).ok()).unwrap_or_default()
 }
 
+/// Pods that an update of a CloneSet may make beyond the wanted ones, whatever it does now.
+fn surge(set: &WorkloadObject) -> usize {
+    let most = set.json["spec"]["updateStrategy"]["maxSurge"].as_u64();
+    most.and_then(|most| usize::try_from(most).ok()).unwrap_or_default()
+}
+
+/// Names of the pods that a CloneSet's journal has, and whether their ids are given up.
+fn instances(set: &WorkloadObject) -> Vec<(String, bool)> {
+    let text = set.json["metadata"]["annotations"]["hitless.dev/instances"].as_str().unwrap_or_default();
+    let journal: Value = serde_json::from_str(text).unwrap_or_default();
+    let name = &set.view.id.name;
+    let entries = journal["pods"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let entry = |entry: &str| {
+        let (entry, named) = entry.split_once('=').map_or((entry, None), |(entry, named)| (entry, Some(named)));
+        let own = || format!("{name}-{}", &entry[..5]);
+        (named.map_or_else(own, ToOwned::to_owned), entry[5..].contains('s'))
+    };
+    entries.map(entry).collect()
+}
+
 fn id(pod: &PodView) -> Option<&str> {
-    pod.labels.get(INSTANCE_ID).map(String::as_str)
+    INSTANCE_ID.iter().find_map(|label| pod.labels.get(*label)).map(String::as_str)
 }
 
 impl Checks {
@@ -89,10 +112,12 @@ impl Checks {
         // Where a rule never lets a pod go there are more of them than are wanted.
         let there = live(server, uid).count();
         let before = if at_rest { there } else { self.colla_sets.most.get(uid).copied().unwrap_or_default() };
-        self.colla_sets.most.insert(uid.clone(), before.max(replicas(set)));
+        self.colla_sets.most.insert(uid.clone(), before.max(replicas(set) + surge(set)));
         let asked = self.colla_sets.asked.entry(uid.clone()).or_default();
         let policy = set.json["spec"]["updateStrategy"]["podUpgradePolicy"].as_str().unwrap_or_default();
-        asked.surplus |= replicas(set) < asked.now || policy.starts_with("Replace");
+        // How many of a CloneSet's may be made anew at a time its own limits say, which change.
+        let is_bounded = set.view.clone_set().is_none();
+        asked.surplus |= !is_bounded || replicas(set) < asked.now || policy.starts_with("Replace");
         (asked.now, asked.most) = (replicas(set), asked.most.max(replicas(set)));
     }
 
@@ -134,7 +159,8 @@ impl Checks {
             return;
         }
         let name = &pod.id.name;
-        let set = pod.owner.as_ref().and_then(|owner| server.object("CollaSet", &owner.namespace, &owner.name));
+        let set =
+            pod.owner.as_ref().and_then(|owner| server.object(&owner.group_kind.kind, &owner.namespace, &owner.name));
         let Some(set) = set else {
             return self.fail(server.now, format!("pod {name} was made for nobody"));
         };
@@ -195,6 +221,10 @@ impl Checks {
 /// The ResourceContext says that the id of the pod is given up.
 fn is_given_up(server: &Server, pod: &PodView) -> bool {
     let owner = pod.owner.as_ref();
+    let clone_set = owner.and_then(|owner| server.object("CloneSet", &owner.namespace, &owner.name));
+    if let Some(set) = clone_set {
+        return instances(set).iter().any(|(name, is_given_up)| *is_given_up && *name == pod.id.name);
+    }
     let context = owner.and_then(|owner| server.object("ResourceContext", &owner.namespace, &owner.name));
     let mut entries = context.and_then(|it| it.json["spec"]["contexts"].as_array()).into_iter().flatten();
     let own = entries.find(|entry| entry["data"]["hitless.dev/pod"] == pod.id.name.as_str());
@@ -243,13 +273,17 @@ pub(crate) fn at_rest(server: &Server, set: &WorkloadObject) -> Option<String> {
     if let Some(what) = pods.iter().find_map(|pod| unlike_its_revision(server, pod)) {
         return Some(what);
     }
-    let context = server.object("ResourceContext", namespace, name)?;
-    let entries = context.json["spec"]["contexts"].as_array().into_iter().flatten();
-    let mut named: Vec<&str> = entries.filter_map(|each| each["data"]["hitless.dev/pod"].as_str()).collect();
-    let mut there: Vec<&str> = pods.iter().map(|pod| pod.id.name.as_str()).collect();
+    let mut named: Vec<String> = if set.view.clone_set().is_some() {
+        instances(set).into_iter().map(|(name, _)| name).collect()
+    } else {
+        let context = server.object("ResourceContext", namespace, name)?;
+        let entries = context.json["spec"]["contexts"].as_array().into_iter().flatten();
+        entries.filter_map(|each| each["data"]["hitless.dev/pod"].as_str().map(ToOwned::to_owned)).collect()
+    };
+    let mut there: Vec<String> = pods.iter().map(|pod| pod.id.name.clone()).collect();
     named.sort_unstable();
     there.sort_unstable();
-    (named != there).then(|| format!("the ResourceContext of {name} names {named:?}, and there are {there:?}"))
+    (named != there).then(|| format!("the journal of {name} names {named:?}, and there are {there:?}"))
 }
 
 /// What a CollaSet that is at rest lacks, unless something is in its way.
@@ -260,10 +294,11 @@ pub(crate) fn unfinished(server: &Server, set: &WorkloadObject) -> Option<String
     if pods.len() > wanted {
         return Some(format!("it has {} pods, and {wanted} are wanted", pods.len()));
     }
-    if let Some(pod) = pods.iter().find(|pod| pod.labels.contains_key(TO_DELETE)) {
+    if let Some(pod) = pods.iter().find(|pod| REMOVED.iter().any(|label| pod.labels.contains_key(*label))) {
         return Some(format!("pod {} is to be removed", pod.id.name));
     }
-    let revision = set.json["status"]["updatedRevision"].as_str().unwrap_or_default();
+    let field = if set.view.clone_set().is_some() { "updateRevision" } else { "updatedRevision" };
+    let revision = set.json["status"][field].as_str().unwrap_or_default();
     let template = server.object("ControllerRevision", &id.namespace, revision);
     let same = |known: &WorkloadObject| {
         let mut is = known.json["data"]["spec"]["template"].clone();
@@ -274,7 +309,8 @@ pub(crate) fn unfinished(server: &Server, set: &WorkloadObject) -> Option<String
         return Some(format!("its updated revision {revision} is not its template"));
     }
     let strategy = &set.json["spec"]["updateStrategy"];
-    let kept = strategy["rollingUpdate"]["byPartition"]["partition"].as_u64().unwrap_or_default();
+    let by_partition = strategy["rollingUpdate"]["byPartition"]["partition"].as_u64();
+    let kept = by_partition.or_else(|| strategy["partition"].as_u64()).unwrap_or_default();
     let least = wanted.saturating_sub(usize::try_from(kept).unwrap_or_default());
     let is_updated =
         |pod: &&&Arc<PodView>| pod.labels.get(labels::CONTROLLER_REVISION_HASH).map(String::as_str) == Some(revision);

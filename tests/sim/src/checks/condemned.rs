@@ -194,6 +194,7 @@ fn template(object: &Object) -> Option<&Template> {
         Body::DaemonSet(body) => Some(&body.template),
         Body::ReplicaSet(_)
         | Body::CollaSet(_)
+        | Body::CloneSet(_)
         | Body::ResourceContext(_)
         | Body::Claim(_)
         | Body::PodDecoration(_)

@@ -45,7 +45,7 @@ impl Controller {
                 self.memory.was_read(workload);
             }
         }
-        if ground.has_operators || ground.has_jobs {
+        if ground.has_operators || ground.has_jobs || ground.has_clone_sets {
             self.snapshot.installed = Arc::new(Installed::with(&COMPONENTS));
         }
         self.snapshot.drain_policies.clone_from(&ground.server.drain_policies);

@@ -72,7 +72,12 @@ impl Server {
                 let is_companion = is_companion(&known.view);
                 if is_companion {
                     checks.companion_deleted(self, &known.view);
-                } else if known.view.owner.as_ref().is_some_and(|owner| owner.group_kind.kind == "CollaSet") {
+                } else if known
+                    .view
+                    .owner
+                    .as_ref()
+                    .is_some_and(|owner| ["CollaSet", "CloneSet"].contains(&&*owner.group_kind.kind))
+                {
                     checks.deleted_by_us(self, &known.view);
                 } else {
                     checks.deleted_by_label(self, &known.view);

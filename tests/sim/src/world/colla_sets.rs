@@ -4,7 +4,7 @@ use hitless_api::lifecycle::TO_DELETE;
 use hitless_api::names::annotations;
 use serde_json::{Value, json};
 
-use super::World;
+use super::{World, clone_sets};
 use crate::chance::Chance;
 use crate::clock::{Micros, SECOND};
 use crate::faults::Fault;
@@ -14,16 +14,26 @@ use crate::trace::Who;
 use crate::user::{Deed, Order, Wanted};
 
 const KIND: &str = "CollaSet";
+const CLONE: &str = "CloneSet";
+/// Kinds whose pods a controller of ours makes.
+const KINDS: [&str; 2] = [KIND, CLONE];
 
 /// None, or up to two CollaSets, without pods as yet.
 pub(super) fn colla_sets(namespace: &str, number: &mut usize, ground: &mut Ground) -> Vec<Wanted> {
-    let Ground { colla_sets: Some(chance), deletions, server, checks, .. } = ground else { return Vec::new() };
+    let Ground { colla_sets: Some(chance), has_clone_sets, deletions, server, checks, .. } = ground else {
+        return Vec::new();
+    };
+    let has_clone_sets = *has_clone_sets;
     let count = chance.pick(&[1, 1, 1, 2]);
     let mut desired = Vec::new();
     for _ in 0..count {
         *number += 1;
         let name = format!("cola{number}");
-        let mut set = manifest(namespace, &name, chance);
+        let mut set = if has_clone_sets {
+            clone_sets::manifest(namespace, &name, chance)
+        } else {
+            manifest(namespace, &name, chance)
+        };
         if deletions.is_some() {
             set["spec"]["volumeClaimTemplates"] = json!([{"metadata": {"name": "data"}, "spec": {}}]);
             set["spec"]["scaleStrategy"] =
@@ -31,14 +41,8 @@ pub(super) fn colla_sets(namespace: &str, number: &mut usize, ground: &mut Groun
         }
         let set = server.put_object(set);
         checks.wanted(server, &set, false);
-        desired.push(Wanted {
-            kind: KIND,
-            namespace: namespace.to_owned(),
-            name,
-            image: 1,
-            before: 1,
-            hopeless: false,
-        });
+        let kind = if has_clone_sets { CLONE } else { KIND };
+        desired.push(Wanted { kind, namespace: namespace.to_owned(), name, image: 1, before: 1, hopeless: false });
     }
     desired
 }
@@ -86,7 +90,8 @@ impl World {
     pub(super) fn orders(&mut self) -> Micros {
         let (now, user) = (self.ground.now, &mut self.user);
         let Some(chance) = &mut self.ground.colla_sets else { return now };
-        let sets: Vec<usize> = (0..user.desired.len()).filter(|index| user.desired[*index].kind == KIND).collect();
+        let sets: Vec<usize> =
+            (0..user.desired.len()).filter(|index| KINDS.contains(&user.desired[*index].kind)).collect();
         let mut last = now;
         for index in sets {
             for _ in 0..chance.between(0, 3) {
@@ -112,8 +117,11 @@ impl World {
 
     pub(super) fn order(&mut self, index: usize, order: Order) {
         let wanted = &self.user.desired[index];
-        let Some(known) = self.ground.server.object(KIND, &wanted.namespace, &wanted.name).cloned() else { return };
-        self.ground.say(Who::User, || format!("CollaSet {}: {order:?}", known.view.id.name));
+        let Some(known) = self.ground.server.object(wanted.kind, &wanted.namespace, &wanted.name).cloned() else {
+            return;
+        };
+        self.ground.say(Who::User, || format!("{} {}: {order:?}", known.view.id.group_kind.kind, known.view.id.name));
+        let is_clone = known.view.clone_set().is_some();
         match order {
             Order::Command => {
                 self.user.tokens += 1;
@@ -124,25 +132,37 @@ impl World {
             Order::Partition(kept) => {
                 self.ground.fault(Fault::PartitionChanged);
                 self.change(&known, |spec| {
-                    spec["updateStrategy"]["rollingUpdate"] = json!({"byPartition": {"partition": kept}});
+                    if is_clone {
+                        spec["updateStrategy"]["partition"] = json!(kept);
+                    } else {
+                        spec["updateStrategy"]["rollingUpdate"] = json!({"byPartition": {"partition": kept}});
+                    }
                 });
             }
             Order::Policy(policy) => {
                 self.ground.fault(Fault::PolicyChanged);
-                self.change(&known, |spec| spec["updateStrategy"]["podUpgradePolicy"] = json!(policy));
+                self.change(&known, |spec| {
+                    if is_clone {
+                        clone_sets::follow(&mut spec["updateStrategy"], policy);
+                    } else {
+                        spec["updateStrategy"]["podUpgradePolicy"] = json!(policy);
+                    }
+                });
             }
             Order::Label(who) => {
                 let Some((uid, _)) = self.one_of(&known, who) else { return };
                 self.ground.fault(Fault::PodLabelled);
                 let Ground { server, checks, .. } = &mut self.ground;
-                server.change_pod(checks, &uid, |pod| _ = pod.view.labels.insert(TO_DELETE.to_owned(), "1".to_owned()));
+                let label = if is_clone { clone_sets::SPECIFIED_DELETE } else { TO_DELETE };
+                server.change_pod(checks, &uid, |pod| _ = pod.view.labels.insert(label.to_owned(), "1".to_owned()));
             }
             Order::Name(who) => {
                 let Some((_, name)) = self.one_of(&known, who) else { return };
                 let replicas = known.json["spec"]["replicas"].as_u64().unwrap_or(1);
                 self.ground.fault(Fault::PodNamed);
                 self.change(&known, |spec| {
-                    spec["scaleStrategy"]["podToDelete"] = json!([name]);
+                    let list = if is_clone { "podsToDelete" } else { "podToDelete" };
+                    spec["scaleStrategy"][list] = json!([name]);
                     spec["replicas"] = json!(replicas.saturating_sub(1).max(1));
                 });
             }
@@ -177,7 +197,7 @@ impl World {
         let Some(known) = self.ground.server.object(wanted.kind, &wanted.namespace, &wanted.name).cloned() else {
             return;
         };
-        if known.view.colla_set().is_some() {
+        if known.view.is_pod_set() {
             self.change(&known, |spec| spec["updateStrategy"] = json!({}));
         }
     }
@@ -188,7 +208,7 @@ impl World {
             return Some(lost);
         }
         let Ground { server, checks, .. } = &mut self.ground;
-        let sets: Vec<WorkloadObject> = server.objects_of(KIND).cloned().collect();
+        let sets: Vec<WorkloadObject> = KINDS.iter().flat_map(|kind| server.objects_of(kind)).cloned().collect();
         for set in &sets {
             checks.wanted(server, set, true);
         }

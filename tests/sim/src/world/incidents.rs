@@ -341,7 +341,7 @@ impl World {
         self.ground.say(Who::User, || format!("scales {} to {replicas}", known.view.id.name));
         let Ground { server, checks, .. } = &mut self.ground;
         server.change_object(&known.key(), |object| object["spec"]["replicas"] = json!(replicas));
-        if let Some(set) = server.objects.get(&known.key()).filter(|set| set.view.colla_set().is_some()) {
+        if let Some(set) = server.objects.get(&known.key()).filter(|set| set.view.is_pod_set()) {
             checks.wanted(server, set, false);
         }
     }

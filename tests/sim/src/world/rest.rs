@@ -169,6 +169,7 @@ impl World {
                 Body::Deployment(_)
                 | Body::ReplicaSet(_)
                 | Body::CollaSet(_)
+                | Body::CloneSet(_)
                 | Body::ResourceContext(_)
                 | Body::Claim(_)
                 | Body::PodDecoration(_)
@@ -264,7 +265,7 @@ impl World {
         if workload.view.held_by_guard() || workload.json["spec"]["paused"] == true {
             return Some("it is still held".to_owned());
         }
-        if workload.view.colla_set().is_some() {
+        if workload.view.is_pod_set() {
             return colla_set_unfinished(server, workload);
         }
         let image = workload.json["spec"]["template"]["spec"]["containers"][0]["image"].as_str();

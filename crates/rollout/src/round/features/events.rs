@@ -171,7 +171,7 @@ pub(crate) fn large(object: &Object) -> Option<String> {
     let large = object.template()?.too_large()?;
     let otherwise = match object.opt_in() {
         OptIn::No => return Some(large.to_string()),
-        _ if object.colla_set().is_some() => "until then nothing is done for it",
+        _ if object.is_pod_set() => "until then nothing is done for it",
         OptIn::InPlaceOnly => "until then its changes wait",
         OptIn::InPlace => "until then its changes roll natively",
     };

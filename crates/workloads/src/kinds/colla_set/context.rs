@@ -106,7 +106,7 @@ impl Journal for Context<'_> {
         LARGEST / (ENTRY + 3 * self.set.object.id.name.len())
     }
 
-    fn write(&self, records: &BTreeMap<i32, &Record>) -> Option<Write> {
+    fn write(&self, records: &BTreeMap<i32, &Record>, _: i32) -> Option<Write> {
         let others = self.contexts.iter().filter(|each| !self.is_own(each)).cloned();
         let own = records.iter().map(|(id, record)| self.entry(*id, record));
         let mut wanted: Vec<ContextDetail> = others.chain(own).collect();

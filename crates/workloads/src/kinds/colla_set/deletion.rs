@@ -71,7 +71,7 @@ pub(super) fn plan<'a>(set: CollaSet<'a>, facts: &Facts<'_, 'a>) -> Plan {
     let mut writes = Vec::new();
     if left == 0 {
         writes.extend(facts.claims.ownership());
-        writes.extend(set.body.context.is_some().then(|| context.write(&BTreeMap::new())).flatten());
+        writes.extend(set.body.context.is_some().then(|| context.write(&BTreeMap::new(), 0)).flatten());
         // Whoever looks after the pods next is told of all of this first.
         let needs = writes.iter().map(Write::key).collect();
         writes.push(Write { needs, ..release });

@@ -1,7 +1,7 @@
 //! A CollaSet as a set of pods.
 
 use super::{COLLA_SET, CollaSet, names};
-use crate::pod_set::{Delays, Limits, Names, PodNames, Reasons, Spec, naming};
+use crate::pod_set::{Delays, Ids, Limits, Names, PodNames, Reasons, Spec, naming};
 
 /// Pods that are made at once at most.
 const BURST: usize = 500;
@@ -43,13 +43,17 @@ pub(super) fn spec(set: CollaSet<'_>) -> Spec<'_> {
         replicas: body.replicas,
         template: &body.template,
         claims: &body.claims,
+        has_claims_in_revisions: true,
         selector: &body.label_selector,
         policy: body.policy,
+        // They are its own and what decorates its pods.
+        has_labels_in_place: false,
         scope: body.scope,
         paused: body.paused,
         limits: Limits { surge: surge(body.replicas), anew: (body.replicas / 4).max(1), burst: BURST },
         delays: Delays { update: body.update_delay_seconds, removal: body.scale_delay_seconds },
         keeps_claims: body.keeps_claims,
+        ids: Ids::Stay,
         history_limit: body.history_limit,
         current: &body.status.current_revision,
         names: if body.in_sequence { &IN_SEQUENCE } else { &NAMES },
