@@ -174,6 +174,7 @@ impl Snapshot {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hitless_workloads::COMPONENTS;
     use hitless_workloads::component::KUSIONSTACK;
     use serde_json::json;
 
@@ -212,7 +213,7 @@ mod tests {
 
     #[test]
     fn while_it_is_there_its_kinds_are_left_to_it_and_no_others() {
-        let installed = Installed::with(&[&KUSIONSTACK]);
+        let installed = Installed::with(&COMPONENTS);
         let left =
             |present: &PresentManagers| present.left(&installed).map(|kind| kind.kind.clone()).collect::<Vec<_>>();
         assert_eq!(left(&PresentManagers::default()), Vec::<String>::new());
@@ -220,7 +221,9 @@ mod tests {
         let there = PresentManager::seen(manager(), None, &webhooks, Timestamp::UNIX_EPOCH).unwrap();
         let there: PresentManagers = [(&KUSIONSTACK, there)].into_iter().collect();
         let left = left(&there);
-        assert!(left.iter().any(|kind| kind == "CollaSet") && left.iter().all(|kind| kind != "Deployment"), "{left:?}");
+        let others = ["Deployment", "CloneSet"];
+        assert!(left.iter().any(|kind| kind == "CollaSet"), "{left:?}");
+        assert!(left.iter().all(|kind| !others.contains(&kind.as_ref())), "{left:?}");
         assert!(there.of_kind(&GroupKind::new("apps.kusionstack.io", "CollaSet")).is_some());
         assert_eq!(there.of_kind(&GroupKind::new("apps", "Deployment")), None);
     }

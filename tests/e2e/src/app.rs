@@ -129,10 +129,13 @@ impl App {
 
     /// `kubectl set image <workload> web=<its server of that version>`.
     pub fn set_version(&self, version: &str) -> anyhow::Result<()> {
-        if self.workload == Workload::CollaSet {
+        if !self.workload.is_of_kubernetes() {
             let path = "/spec/template/spec/containers/0/image";
             let change = json!([{"op": "replace", "path": path, "value": self.image(version)}]);
-            return self.kubectl.run(&["patch", "collaset", "web", "--type=json", "-p", &change.to_string()]).map(drop);
+            return self
+                .kubectl
+                .run(&["patch", self.workload.web(), "--type=json", "-p", &change.to_string()])
+                .map(drop);
         }
         self.kubectl.run(&["set", "image", self.workload.web(), &format!("web={}", self.image(version))]).map(drop)
     }

@@ -24,7 +24,7 @@ pub const TIMES: &str = "HITLESS_E2E_TIMES";
 pub const SYSTEM_NAMESPACE: &str = "hitless-system";
 
 /// Where the definitions of what people write are.
-const DEFINITIONS: [&str; 2] = ["manifests/crds", "manifests/kusionstack/crds"];
+const DEFINITIONS: [&str; 3] = ["manifests/crds", "manifests/kusionstack/crds", "manifests/kruise/crds"];
 
 /// Label selector of the agents' pods.
 const AGENTS: &str = "app.kubernetes.io/name=hitless-agent";
@@ -349,8 +349,8 @@ impl Stack {
     /// Pushes the programs and writes what a user writes who has them in a registry of their own; returns the directory.
     pub fn write_overlay(&self) -> anyhow::Result<PathBuf> {
         match self.mutating_policies()? {
-            Some("v1beta1") => self.write_overlay_with(&["kusionstack", "v1beta1"]),
-            Some(_) | None => self.write_overlay_with(&["kusionstack"]),
+            Some("v1beta1") => self.write_overlay_with(&["kruise-kusionstack", "v1beta1"]),
+            Some(_) | None => self.write_overlay_with(&["kruise-kusionstack"]),
         }
     }
 

@@ -14,7 +14,8 @@ use crate::write::Write;
 /// As many at once as there are already, so that a template that is refused is refused once.
 pub(super) fn creations<'a>(facts: &Facts<'_, 'a>, instances: &Instances<'a>, dress: &dyn Dress<'a>) -> Vec<Write> {
     let Facts { spec, revisions, claims, world, target, .. } = *facts;
-    let there = facts.pods.iter().filter(|pod| stays(pod)).count().clamp(1, spec.limits.burst);
+    // None at all where the limit is 0: no more may be unavailable.
+    let there = facts.pods.iter().filter(|pod| stays(pod)).count().max(1).min(spec.limits.burst);
     let missing = instances.by_id.iter().filter(|(_, instance)| instance.is_free);
     let (outdated, none) = (outdated(facts), BTreeSet::new());
     let origins = instances.origins();

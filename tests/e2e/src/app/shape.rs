@@ -19,6 +19,8 @@ pub enum Workload {
     DaemonSet,
     /// CollaSet, which `kubectl set image` and `rollout` do not know.
     CollaSet,
+    /// OpenKruise's CloneSet, which they do not know either.
+    CloneSet,
 }
 
 impl Workload {
@@ -27,6 +29,7 @@ impl Workload {
         match self {
             Self::Deployment | Self::StatefulSet | Self::DaemonSet => "apps/v1",
             Self::CollaSet => "apps.kusionstack.io/v1alpha1",
+            Self::CloneSet => "apps.kruise.io/v1alpha1",
         }
     }
 
@@ -38,7 +41,13 @@ impl Workload {
             Self::StatefulSet => "statefulset/web",
             Self::DaemonSet => "daemonset/web",
             Self::CollaSet => "collaset/web",
+            Self::CloneSet => "cloneset/web",
         }
+    }
+
+    /// Whether `kubectl set image` knows it.
+    pub(super) fn is_of_kubernetes(self) -> bool {
+        !matches!(self, Self::CollaSet | Self::CloneSet)
     }
 }
 
@@ -89,6 +98,12 @@ impl Shape {
     #[must_use]
     pub fn colla_set(replicas: u32) -> Self {
         Self { workload: Workload::CollaSet, replicas, update: None, mode: None, gate: false, ..Self::default() }
+    }
+
+    /// A CloneSet, likewise.
+    #[must_use]
+    pub fn clone_set(replicas: u32) -> Self {
+        Self { workload: Workload::CloneSet, ..Self::colla_set(replicas) }
     }
 
     /// The same, and its pods are held whatever else could be done: no companion pod serves meanwhile, and nothing goes natively.
