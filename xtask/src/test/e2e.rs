@@ -24,7 +24,7 @@ use state::History;
 /// All others but those of [`CALM`] run alone: `faults` and `hold_faults` kill agents and controllers or take them away, `traffic`
 /// kills controllers, `kuperator` switches kinds off, `hooks` gives the agents other rights, which restarts them, `policies` stops
 /// the controller, `refusing` replaces the guard's policies, `uninstall` removes everything. A new file runs alone until somebody has looked.
-const SHARING: [&str; 17] = [
+const SHARING: [&str; 18] = [
     "rollout",
     "colla_set",
     "restart_annotations",
@@ -37,6 +37,7 @@ const SHARING: [&str; 17] = [
     "reload",
     "endpoint",
     "colla_set_claims",
+    "clone_set",
     "clocks",
     "daemon_set",
     "streams",
