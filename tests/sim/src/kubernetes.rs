@@ -194,6 +194,7 @@ impl Kubernetes {
                 match &object.view.body {
                     Body::Deployment(_) => self.sync(&object, ground),
                     Body::CollaSet(_)
+                    | Body::CloneSet(_)
                     | Body::ResourceContext(_)
                     | Body::Claim(_)
                     | Body::PodDecoration(_)

@@ -78,7 +78,11 @@ impl Setup {
             Workload::Deployment if self.replicas > 1 => {
                 json!({"spec": {"strategy": {"rollingUpdate": {"maxUnavailable": self.at_a_time, "maxSurge": 0}}}})
             }
-            Workload::Deployment | Workload::StatefulSet | Workload::DaemonSet | Workload::CollaSet => Value::Null,
+            Workload::Deployment
+            | Workload::StatefulSet
+            | Workload::DaemonSet
+            | Workload::CollaSet
+            | Workload::CloneSet => Value::Null,
         }
     }
 }
