@@ -35,7 +35,7 @@ fn layers() -> Vec<(String, Option<String>)> {
     let is_named = |name: &str| format!(r#"has "{name}" .Values.components"#);
     let [hooks, selinux] = OWN_COMPONENTS.map(|(name, folder)| (folder.to_owned(), Some(is_named(name))));
     let of_projects = COMPONENTS.into_iter().flat_map(|Component { name, .. }| {
-        ["", "/crds"].map(|part| (format!("manifests/{name}{part}"), Some(is_named(name))))
+        ["", "/rbac", "/crds"].map(|part| (format!("manifests/{name}{part}"), Some(is_named(name))))
     });
     let admission = |version: &str| Some(format!(r#"eq (include "hitless.admission" .) "{version}""#));
     let base = ["manifests", "manifests/crds"].map(|folder| (folder.to_owned(), None));

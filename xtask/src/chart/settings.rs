@@ -1,6 +1,7 @@
 //! Fields of the manifests that the chart takes from values.
 
 use anyhow::Context as _;
+use hitless_workloads::COMPONENTS;
 use serde_json::{Value, json};
 
 use super::emit::{expression, field_lines, lines};
@@ -15,6 +16,20 @@ const POD: &str = "/spec/template/spec";
 const FIELDS: [(&str, &str); 3] =
     [("affinity", "affinity"), ("tolerations", "tolerations"), ("containers/0/resources", "resources")];
 
+/// The setting that a component's patch adds: two of them would be two settings of one name.
+const COMPONENTS_SETTING: &str = "HITLESS_COMPONENTS";
+
+/// The components of other projects that are wanted, in one setting, as the component of `manifests` that has several says it.
+fn components() -> Value {
+    let mut names: Vec<String> = COMPONENTS.iter().map(|component| format!("\"{}\"", component.name)).collect();
+    names.sort();
+    lines(&format!(
+        "{{{{- $components := list }}}}\n{{{{- range list {} }}}}\n{{{{- if has . $.Values.components }}}}\n{{{{- $components = append $components . }}}}\n\
+         {{{{- end }}}}\n{{{{- end }}}}\n{{{{- with $components }}}}\n- {{name: {COMPONENTS_SETTING}, value: {{{{ join \",\" . | quote }}}}}}\n{{{{- end }}}}",
+        names.join(" ")
+    ))
+}
+
 /// What stood in the manifests: the defaults of the values.
 pub(super) struct Defaults {
     pub(super) agent: Value,
@@ -25,7 +40,9 @@ pub(super) struct Defaults {
 pub(super) fn replace(objects: &mut [Object]) -> anyhow::Result<Defaults> {
     let agent = workload(find(objects, "DaemonSet", "hitless-agent")?, "agent")?;
     let controller = find(objects, "Deployment", "hitless-controller")?;
-    environment(controller)?.push(lines(APPROVERS));
+    let settings = environment(controller)?;
+    settings.retain(|setting| !setting.to_string().contains(COMPONENTS_SETTING));
+    settings.extend([components(), lines(APPROVERS)]);
     Ok(Defaults { agent, controller: workload(controller, "controller")? })
 }
 

@@ -32,6 +32,7 @@ struct Values {
     /// (name.namespace.svc) and addresses (10.1.0.0/16).
     approvers: Vec<String>,
     /// exec-hooks: hooks may run commands in containers. kusionstack: CollaSets, OperationJobs and PodOpsLifecycle of KusionStack.
+    /// kruise: CloneSets of OpenKruise.
     /// selinux: agents run as spc_t, for nodes where SELinux is enforcing.
     components: Vec<Component>,
     /// The program that decides. For more than 100,000 pods it needs more memory.

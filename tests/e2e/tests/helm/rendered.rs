@@ -11,12 +11,13 @@ use hitless_e2e::stack::SYSTEM_NAMESPACE;
 use serde_json::Value;
 
 /// What the objects are: kind of admission, components of the chart, and what an overlay names for the same.
-const INSTALLATIONS: [(&str, &[&str], &[&str]); 6] = [
+const INSTALLATIONS: [(&str, &[&str], &[&str]); 7] = [
     ("v1", &[], &[]),
     ("v1beta1", &[], &["v1beta1"]),
     ("refusing", &[], &["refusing"]),
     ("v1", &["kusionstack", "exec-hooks"], &["kusionstack", "exec-hooks", "network"]),
-    ("v1beta1", &["kusionstack"], &["kusionstack", "network", "v1beta1"]),
+    ("v1", &["kruise"], &["kruise", "network"]),
+    ("v1beta1", &["kusionstack", "kruise"], &["kruise-kusionstack", "network", "v1beta1"]),
     ("refusing", &["exec-hooks"], &["exec-hooks", "network", "refusing"]),
 ];
 
@@ -49,8 +50,10 @@ fn kustomized(name: &str, components: &[&str]) -> anyhow::Result<Objects> {
     let directory = workspace().join(".cache/install").join(name);
     fs::create_dir_all(&directory)?;
     let mut folders = vec!["manifests", "manifests/crds"];
-    if components.contains(&"kusionstack") {
-        folders.push("manifests/kusionstack/crds");
+    for (project, definitions) in [("kusionstack", "manifests/kusionstack/crds"), ("kruise", "manifests/kruise/crds")] {
+        folders.extend(
+            components.iter().any(|component| component.split('-').any(|name| name == project)).then_some(definitions),
+        );
     }
     let paths = |all: &[&str], below: &str| -> String {
         all.iter().map(|each| format!("- ../../../{below}{each}\n")).collect::<Vec<_>>().concat()
@@ -217,7 +220,7 @@ fn a_bad_value_is_told_in_one_sentence() -> anyhow::Result<()> {
         (
             SYSTEM_NAMESPACE,
             &["--set", "components={kusion}"],
-            "value must be one of 'exec-hooks', 'kusionstack', 'selinux'",
+            "value must be one of 'exec-hooks', 'kruise', 'kusionstack', 'selinux'",
         ),
         (SYSTEM_NAMESPACE, &["--set", "agent.image.digest=abc"], "'abc' does not match pattern"),
         (
