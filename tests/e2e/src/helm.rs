@@ -81,7 +81,7 @@ impl Stack {
             (self.push("agent", &programs.agent, &[])?, self.push("controller", &programs.controller, &[])?);
         let cli = self.push("cli", &programs.cli, &libraries(&programs.cli)?)?;
         let values = json!({"agent": image("agent", agent), "controller": image("controller", controller),
-            "test": image("cli", cli), "approvers": [self.approvers()], "components": ["kusionstack"]});
+            "test": image("cli", cli), "approvers": [self.approvers()], "components": ["kruise", "kusionstack"]});
         let directory = workspace().join(".cache/install").join(self.cluster.name());
         fs::create_dir_all(&directory)?;
         let path = directory.join("values.json");
