@@ -64,8 +64,8 @@ pub(crate) const BUGS: &[Bug] = &[
         changes: &[
             (
                 "crates/gate/src/decide.rs",
-                "|_| Limits::at_most(u64::from(most))",
-                "|_| Limits::at_most(u64::from(if MUTANT { 99 } else { most }))",
+                "..Limits::at_most(u64::from(most)) };",
+                "..Limits::at_most(u64::from(if MUTANT { 99 } else { most })) };",
             ),
             (
                 "crates/workloads/src/kinds/stateful_set.rs",
