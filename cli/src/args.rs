@@ -58,21 +58,21 @@ pub(crate) enum Command {
     Restart(RestartArgs),
     /// Gives a workload other images, in one write, also while a rollout is under way
     Set(SetArgs),
-    /// Lets no new operation of workloads' pods begin; what is under way ends
+    /// Stops rollouts and restarts of workloads: running operations finish, and no new one begins
     Pause(Selection),
     /// Lets operations begin again
     Resume(Selection),
-    /// Takes a rollout that is under way back, and restarts that have not begun
+    /// Rolls back a rollout that is in progress, and withdraws restarts that have not begun
     ///
     /// The way back is that of `undo`. It refuses where nothing is under way, so it never begins a rollout by mistake, and where the
     /// rollout under way leads to a version that was complete before, as after a first `cancel`.
     Cancel(TargetArgs),
-    /// Waits until a rollout has ended, or until it is clear that waiting does not help
+    /// Waits until a rollout has ended, or can't succeed without you
     ///
     /// Exit code 0: it has ended well; 1: it has failed; 3: a pause, a rule that lets no pod go or the like is in the way, and somebody
     /// has to change that; 4: it was not over in time.
     Wait(WaitArgs),
-    /// Gives a workload the template back that it had before, also while its rollout is held or halted
+    /// Rolls a workload back to the template that it had before, also while its rollout is held or halted
     ///
     /// It says to which revision the workload goes. While a way back is under way, a second `undo` without --to-revision changes
     /// nothing; after it has ended, it goes back to where the first one began.
@@ -99,7 +99,7 @@ pub(crate) enum Command {
     ///
     /// Exit code 0: nothing is in the way; 1: something is.
     Adopt(AdoptArgs),
-    /// Looks whether hitless is whole in this cluster, and what else is there that matters to it
+    /// Checks the installation, and what in this cluster affects it
     ///
     /// Exit code 0: no errors; 1: errors were found.
     Doctor(DoctorArgs),
