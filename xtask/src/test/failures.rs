@@ -25,8 +25,10 @@ fn section<'o>(output: &'o str, name: &str) -> &'o str {
 /// An error and its causes, or a panic's message, in one line.
 fn words(section: &str) -> String {
     let is_begin = |line: &&str| line.starts_with("Error: ") || line.contains(" panicked at ");
-    let lines =
-        section.lines().skip_while(|line| !is_begin(line)).take_while(|line| !line.starts_with("stack backtrace"));
+    let lines = section
+        .lines()
+        .skip_while(|line| !is_begin(line))
+        .take_while(|line| !line.to_lowercase().starts_with("stack backtrace"));
     let parts: Vec<&str> = lines.map(str::trim).filter(|line| !line.is_empty() && *line != "Caused by:").collect();
     parts.join("; ").chars().take(MOST).collect()
 }
@@ -36,7 +38,7 @@ mod tests {
     use super::*;
 
     const OUTPUT: &str = "test one ... ok\ntest two ... FAILED\n\nfailures:\n\n---- two stdout ----\nbefore\nError: no pod is ready\n\nCaused by:\n    \
-                          0: it took\n    1: 120 s\n\n---- room::three stdout ----\n\nthread 'three' panicked at a.rs:1:2:\nleft\nstack backtrace:\n   0: f\n\n\n\
+                          0: it took\n    1: 120 s\n\nStack backtrace:\n   0: f\n\n---- room::three stdout ----\n\nthread 'three' panicked at a.rs:1:2:\nleft\nstack backtrace:\n   0: f\n\n\n\
                           failures:\n    two\n    room::three\n\ntest result: FAILED. 1 passed; 2 failed\n";
 
     #[test]
