@@ -33,6 +33,15 @@ impl Behind {
     }
 }
 
+fn halted(pod: &str, reason: &str, way_back: bool) -> String {
+    if way_back {
+        return format!(
+            "the partition keeps pod {pod} at the version before, and its operation back to that ended as {reason}"
+        );
+    }
+    format!("the operation of pod {pod} ended as {reason}")
+}
+
 impl WaitReason {
     /// What it waits for and what to do, for people.
     #[must_use]
@@ -139,13 +148,9 @@ impl WaitReason {
             Self::ApplicationRefused(words) | Self::PullSecretsChanged(words) => words.clone(),
             Self::Natively(why) => format!("{why}; the native controller rolls it"),
             Self::LossExpected(why) => format!("{why}; natively another pod would serve first"),
-            Self::Halted { pod, reason, way_back: false, again } => {
-                format!("the operation of pod {pod} ended as {reason}{}", Self::tried_again(*again))
+            Self::Halted { pod, reason, way_back, again } => {
+                halted(pod, reason, *way_back) + &Self::tried_again(*again)
             }
-            Self::Halted { pod, reason, way_back: true, again } => format!(
-                "the partition keeps pod {pod} at the version before, and its operation back to that ended as {reason}{}",
-                Self::tried_again(*again)
-            ),
         }
     }
 
