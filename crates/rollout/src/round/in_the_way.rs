@@ -161,6 +161,7 @@ impl Facts<'_, '_> {
             pod: halting.grant.pod.name.clone(),
             reason: halting.reason(),
             way_back: self.desired.workload_of_way_back(halting.grant).is_some(),
+            again: halting.again_at(),
         })
     }
 }

@@ -168,6 +168,8 @@ pub enum WaitReason {
         reason: String,
         /// It was the pod's way back to the version at which its workload's partition keeps it.
         way_back: bool,
+        /// When it is tried again by itself, because the pod's node was at fault.
+        again: Option<Timestamp>,
     },
 }
 

@@ -115,6 +115,13 @@ fn a_pod_whose_node_was_at_fault_is_tried_again_after_ten_minutes() {
         assert_eq!(is_over, is_again, "{reason} {minutes}: {:?}", round.verdicts);
         let said = round.events.iter().any(|note| note.text.contains("it is tried again at 2026-01-03T00:01:00Z"));
         assert_eq!(said, !is_again, "{reason} {minutes}: {:?}", round.events);
+        let verdict = round.verdicts.iter().find(|verdict| verdict.pod.uid == grant.pod.uid).unwrap();
+        let why = verdict.waiting.as_ref().map(WaitReason::text).unwrap_or_default();
+        assert_eq!(
+            why.contains("; it is tried again at 2026-01-03T00:01:00Z; look at the kubelet"),
+            !is_again,
+            "the same as the Event: {why}"
+        );
         let until = scene::now().checked_add(SignedDuration::from_mins(1)).unwrap();
         assert_eq!(round.wake_at == Some(until), !is_again, "{reason} {minutes}: {:?}", round.wake_at);
     }

@@ -229,7 +229,7 @@ impl Late {
         if failure.result.reason != TransitionResult::NOT_REPLACED {
             return Self::No;
         }
-        let until = failure.since.saturating_add(NODE_PATIENCE).unwrap_or(now);
+        let until = failure.again_at().unwrap_or(now);
         match pod {
             Some(pod) if shows(failure.grant, pod) => Self::Replaced,
             Some(_) | None if now < until => Self::Until(until),

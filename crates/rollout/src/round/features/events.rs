@@ -259,10 +259,7 @@ fn failed(desired: &DesiredState<'_>, failure: &Failure<'_>) -> EventNote {
     } else {
         text
     };
-    let text = match failure.again_at() {
-        Some(at) => format!("{text}; it is tried again at {}", at.strftime("%Y-%m-%dT%H:%M:%SZ")),
-        None => text,
-    };
+    let text = format!("{text}{}", WaitReason::tried_again(failure.again_at()));
     let text = match way_back {
         Some(_) => format!("{text}; the partition keeps it at the version before: {}", WaitReason::WAY_BACK),
         None => text,

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use hitless_api::names::{self, system_namespace};
 use hitless_api::{Hook, InvalidDrain, NodeTransitionSpec, PodRef, TransitionResult};
+use jiff::Timestamp;
 
 use crate::round::facts::lost;
 use crate::round::wait_reason::{Behind, NotFetched, WaitReason};
@@ -30,6 +31,15 @@ impl Behind {
             }
         }
     }
+}
+
+fn halted(pod: &str, reason: &str, way_back: bool) -> String {
+    if way_back {
+        return format!(
+            "the partition keeps pod {pod} at the version before, and its operation back to that ended as {reason}"
+        );
+    }
+    format!("the operation of pod {pod} ended as {reason}")
 }
 
 impl WaitReason {
@@ -138,11 +148,15 @@ impl WaitReason {
             Self::ApplicationRefused(words) | Self::PullSecretsChanged(words) => words.clone(),
             Self::Natively(why) => format!("{why}; the native controller rolls it"),
             Self::LossExpected(why) => format!("{why}; natively another pod would serve first"),
-            Self::Halted { pod, reason, way_back: false } => format!("the operation of pod {pod} ended as {reason}"),
-            Self::Halted { pod, reason, way_back: true } => format!(
-                "the partition keeps pod {pod} at the version before, and its operation back to that ended as {reason}"
-            ),
+            Self::Halted { pod, reason, way_back, again } => {
+                halted(pod, reason, *way_back) + &Self::tried_again(*again)
+            }
         }
+    }
+
+    /// When an operation that has failed is tried again by itself, as the end of a sentence; nothing where it is not.
+    pub(crate) fn tried_again(at: Option<Timestamp>) -> String {
+        at.map_or_else(String::new, |at| at.strftime("; it is tried again at %Y-%m-%dT%H:%M:%SZ").to_string())
     }
 
     /// The smallest change that would unblock, for people.
@@ -243,6 +257,8 @@ impl WaitReason {
             Self::LossExpected(_) => Some(
                 "to go on all the same wish a mode: kubectl annotate pod POD hitless.dev/mode=Hold, or a DrainPolicy; a companion pod or a second replica spares its clients, and hitless.dev/update: in-place lets it go natively",
             ),
+            // Nothing is known of the version.
+            Self::Halted { again: Some(_), .. } => Some("look at the kubelet of the pod's node, or wait; other pods go on"),
             Self::Halted { way_back: false, .. } => Some("set another image, or the old one again"),
             // The template has nothing to do with it.
             Self::Halted { way_back: true, .. } => Some(Self::WAY_BACK),
