@@ -61,7 +61,10 @@ pub(super) fn check(
             let group = Group::of(seen, &pods, taken, |other| workload(seen, other) == owner);
             let quota = own_limit.unwrap_or_else(|| (group.total * IMPLICIT_PERCENT / 100).max(1));
             let is_lost = |other: &&&PodView| workload(seen, other) == owner && seen.lost.contains(&other.id.uid);
-            if group.gone.saturating_sub(pods.iter().filter(is_lost).count()) > quota {
+            let lost = pods.iter().filter(is_lost).count();
+            // Of a CloneSet those are gone that it lacks: pods beyond the wanted ones serve in the place of others.
+            let gone = if is_clone_set(seen, owner) { group.total.saturating_sub(group.left) } else { group.gone };
+            if gone.saturating_sub(lost) > quota {
                 return Err(format!("implicit budget of {}: {}", pod.id.name, group.text("at most", quota)));
             }
         }
@@ -190,6 +193,11 @@ fn desired(seen: &Seen, owner: &str) -> Option<usize> {
     usize::try_from(replicas).ok()
 }
 
+fn is_clone_set(seen: &Seen, owner: Option<&str>) -> bool {
+    let is_it = |known: &&std::sync::Arc<Object>| Some(known.id.uid.as_str()) == owner;
+    seen.objects.iter().find(is_it).is_some_and(|known| known.clone_set().is_some())
+}
+
 /// How many of its pods a workload's own update strategy lets be away, if it says so in place.
 fn own_limit(seen: &Seen, owner: &str) -> Option<usize> {
     strategy_limit(seen.objects.iter().find(|known| known.id.uid == owner).map(|object| &**object))
@@ -199,12 +207,12 @@ fn own_limit(seen: &Seen, owner: &str) -> Option<usize> {
 pub(super) fn strategy_limit(object: Option<&Object>) -> Option<usize> {
     let object = object?;
     let (strategy, total, up) = match &object.body {
+        Body::CloneSet(body) => return Some(body.max_unavailable),
         Body::StatefulSet(body) => (&body.strategy, body.replicas, false),
         Body::DaemonSet(body) => (&body.strategy, body.status.desired_number_scheduled, true),
         Body::Deployment(_)
         | Body::ReplicaSet(_)
         | Body::CollaSet(_)
-        | Body::CloneSet(_)
         | Body::ResourceContext(_)
         | Body::Claim(_)
         | Body::PodDecoration(_)

@@ -53,6 +53,22 @@ impl Checks {
         self.colla_sets.kept.extend(own.map(WorkloadObject::key));
     }
 
+    /// A controller of ours is about to delete a claim. A CloneSet's goes when its pod is removed for good, no other does.
+    pub(super) fn claim_deleted(&mut self, server: &Server, claim: &Object) {
+        let owner = claim.owner.as_ref().filter(|owner| owner.group_kind.kind == "CloneSet");
+        let set = owner.and_then(|owner| server.object("CloneSet", &owner.namespace, &owner.name));
+        let id = INSTANCE_ID.iter().find_map(|label| claim.labels.get(*label));
+        let (Some(set), Some(its)) = (set, id) else {
+            return self.fail(server.now, format!("{} was deleted", claim.id.label()));
+        };
+        let its_pod = |pod: &&Arc<PodView>| id_of(pod) == Some(its.as_str()) && !is_given_up(server, pod);
+        let in_use = live(server, &set.view.id.uid).find(its_pod);
+        let wanted = instances(set).into_iter().find(|known| known.id == *its && !known.is_given_up);
+        if let Some(pod) = in_use.map(|pod| pod.id.name.clone()).or(wanted.map(|known| known.pod)) {
+            self.fail(server.now, format!("{} was deleted, and pod {pod} is not to go", claim.id.label()));
+        }
+    }
+
     /// A claim that should have outlived its CollaSet.
     pub(crate) fn lost_claim(&self, server: &Server) -> Option<String> {
         let lost = self.colla_sets.kept.iter().find(|key| !server.objects.contains_key(*key))?;
@@ -87,21 +103,28 @@ fn surge(set: &WorkloadObject) -> usize {
     most.and_then(|most| usize::try_from(most).ok()).unwrap_or_default()
 }
 
-/// Names of the pods that a CloneSet's journal has, and whether their ids are given up.
-fn instances(set: &WorkloadObject) -> Vec<(String, bool)> {
+/// What a CloneSet's journal has of a pod.
+struct Instance {
+    id: String,
+    pod: String,
+    is_given_up: bool,
+}
+
+fn instances(set: &WorkloadObject) -> Vec<Instance> {
     let text = set.json["metadata"]["annotations"]["hitless.dev/instances"].as_str().unwrap_or_default();
     let journal: Value = serde_json::from_str(text).unwrap_or_default();
     let name = &set.view.id.name;
     let entries = journal["pods"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let entry = |entry: &str| {
         let (entry, named) = entry.split_once('=').map_or((entry, None), |(entry, named)| (entry, Some(named)));
-        let own = || format!("{name}-{}", &entry[..5]);
-        (named.map_or_else(own, ToOwned::to_owned), entry[5..].contains('s'))
+        let (id, flags) = entry.split_at(5);
+        let pod = named.map_or_else(|| format!("{name}-{id}"), ToOwned::to_owned);
+        Instance { id: id.to_owned(), pod, is_given_up: flags.contains('s') }
     };
     entries.map(entry).collect()
 }
 
-fn id(pod: &PodView) -> Option<&str> {
+fn id_of(pod: &PodView) -> Option<&str> {
     INSTANCE_ID.iter().find_map(|label| pod.labels.get(*label)).map(String::as_str)
 }
 
@@ -165,8 +188,8 @@ impl Checks {
             return self.fail(server.now, format!("pod {name} was made for nobody"));
         };
         let uid = &set.view.id.uid;
-        if let Some(other) = live(server, uid).find(|other| id(other) == id(pod)) {
-            let id = id(pod).unwrap_or("?");
+        if let Some(other) = live(server, uid).find(|other| id_of(other) == id_of(pod)) {
+            let id = id_of(pod).unwrap_or("?");
             return self.fail(server.now, format!("pod {name} was made for id {id}, which pod {} has", other.id.name));
         }
         let most = self.colla_sets.most.get(uid).copied().unwrap_or_default();
@@ -223,7 +246,7 @@ fn is_given_up(server: &Server, pod: &PodView) -> bool {
     let owner = pod.owner.as_ref();
     let clone_set = owner.and_then(|owner| server.object("CloneSet", &owner.namespace, &owner.name));
     if let Some(set) = clone_set {
-        return instances(set).iter().any(|(name, is_given_up)| *is_given_up && *name == pod.id.name);
+        return instances(set).iter().any(|known| known.is_given_up && known.pod == pod.id.name);
     }
     let context = owner.and_then(|owner| server.object("ResourceContext", &owner.namespace, &owner.name));
     let mut entries = context.and_then(|it| it.json["spec"]["contexts"].as_array()).into_iter().flatten();
@@ -264,7 +287,7 @@ pub(crate) fn at_rest(server: &Server, set: &WorkloadObject) -> Option<String> {
     if pods.len() < wanted {
         return Some(format!("CollaSet {name} has {} pods of {wanted}", pods.len()));
     }
-    let mut ids: Vec<&str> = pods.iter().filter_map(|pod| id(pod)).collect();
+    let mut ids: Vec<&str> = pods.iter().filter_map(|pod| id_of(pod)).collect();
     ids.sort_unstable();
     ids.dedup();
     if ids.len() != pods.len() {
@@ -274,7 +297,7 @@ pub(crate) fn at_rest(server: &Server, set: &WorkloadObject) -> Option<String> {
         return Some(what);
     }
     let mut named: Vec<String> = if set.view.clone_set().is_some() {
-        instances(set).into_iter().map(|(name, _)| name).collect()
+        instances(set).into_iter().map(|known| known.pod).collect()
     } else {
         let context = server.object("ResourceContext", namespace, name)?;
         let entries = context.json["spec"]["contexts"].as_array().into_iter().flatten();

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use hitless_api::names::{annotations, labels};
 use hitless_api::pod::PodView;
-use hitless_workloads::Object;
 use hitless_workloads::kinds::deployment::Deployment;
+use hitless_workloads::{Body, Object};
 use hitless_world::native::deployment::new_set;
 use hitless_world::native::stateful_set::ordinal;
 
@@ -135,7 +135,8 @@ impl Checks {
     }
 
     /// A controller of ours is about to delete an object.
-    pub(crate) fn deleted(&mut self, now: Micros, object: &Object) {
+    pub(crate) fn deleted(&mut self, server: &Server, object: &Object) {
+        let now = server.now;
         match object.replica_set() {
             Some(set) if set.body.replicas == 0 && set.body.status_replicas == 0 => {}
             Some(set) => {
@@ -146,6 +147,7 @@ impl Checks {
             }
             None if object.operation_job().is_some() => self.job_deleted(now, object),
             None if object.controller_revision().is_some() => {}
+            None if matches!(object.body, Body::Claim(_)) => self.claim_deleted(server, object),
             None => self.fail(now, format!("{} was deleted", object.id.label())),
         }
     }

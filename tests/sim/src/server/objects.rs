@@ -96,7 +96,7 @@ impl Server {
         match carry_out(write, known.as_ref().map(|known| &*known.json), &version.to_string(), &now)? {
             None => {
                 if let Some(known) = known {
-                    checks.deleted(self.now, &known.view);
+                    checks.deleted(self, &known.view);
                 }
                 self.remove_object(&at);
                 Ok(None)
