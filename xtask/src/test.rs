@@ -11,6 +11,7 @@ mod e2e;
 mod failures;
 mod minutes;
 mod pressure;
+mod space;
 
 use std::collections::VecDeque;
 use std::process::{Command, ExitCode};

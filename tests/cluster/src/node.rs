@@ -240,8 +240,10 @@ impl Node<'_> {
             "resolvConf": "",
             "healthzBindAddress": "127.0.0.1",
             "maxPods": 200,
-            // The disk and the memory are the machine's: a node must not evict pods because others fill them.
-            "evictionHard": {"nodefs.available": "1%", "imagefs.available": "1%", "memory.available": "50Mi"},
+            // The disk and the memory are the machine's: a node must not evict pods because others fill them. A share of a large disk
+            // would be gigabytes, and pressure that has gone lasts for five minutes unless it is told otherwise.
+            "evictionHard": {"nodefs.available": "200Mi", "imagefs.available": "200Mi", "memory.available": "50Mi"},
+            "evictionPressureTransitionPeriod": "10s",
             "imageGCHighThresholdPercent": 100,
         });
         format!("{config:#}\n")

@@ -15,6 +15,7 @@ use hitless_e2e::stack::{CLUSTER, TIMES};
 
 use super::binaries::{Binary, Job, run_all};
 use super::minutes::Minutes;
+use super::space::Space;
 use super::{Test, again};
 use state::History;
 
@@ -121,6 +122,7 @@ fn on_cluster(
     tests: Tests<'_>,
     alone: &mut dyn FnMut() -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
+    Space::left()?.ensure_enough()?;
     let say = |line: &str| minutes.say(line);
     let up = UpOptions { name: name.to_owned(), nodes: options.made.nodes(), options: made };
     let up = || Ok(Cluster::up(&up, &say)?);

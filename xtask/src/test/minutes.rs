@@ -13,6 +13,7 @@ use hitless_e2e::build::workspace;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
 use super::pressure::{Pressure, Resource, Share};
+use super::space::Space;
 
 /// What became of all steps.
 pub(super) struct Minutes {
@@ -36,6 +37,8 @@ struct Row {
     busy: Option<Share>,
     /// For which share of the time some process waited for a disk.
     disk: Option<Share>,
+    /// What was left on the disk at its end.
+    left: Option<Space>,
     outcome: Outcome,
 }
 
@@ -161,13 +164,13 @@ impl Minutes {
         rows.sort_by_key(|row| row.from);
         let wide = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or_default().max("step".len());
         let mut table = format!(
-            "| {:<wide$} | {:>6} | {:>6} | {:>11} | {:>6} | {:>6} |\n",
-            "step", "from", "s", "processor s", "busy %", "disk %"
+            "| {:<wide$} | {:>6} | {:>6} | {:>11} | {:>6} | {:>6} | {:>7} |\n",
+            "step", "from", "s", "processor s", "busy %", "disk %", "GB left"
         );
         let _ = writeln!(
             table,
-            "| {:-<wide$} | {:->5}: | {:->5}: | {:->10}: | {:->5}: | {:->5}: |",
-            "", "", "", "", "", ""
+            "| {:-<wide$} | {:->5}: | {:->5}: | {:->10}: | {:->5}: | {:->5}: | {:->6}: |",
+            "", "", "", "", "", "", ""
         );
         for row in rows.iter() {
             let seconds = row.from.as_secs();
@@ -175,6 +178,7 @@ impl Minutes {
             let processor = row.processor.map_or_else(|| "–".to_owned(), |time| format!("{:.0}", time.as_secs_f64()));
             let percent = |share: Option<Share>| share.map_or_else(|| "–".to_owned(), Share::percent);
             let (busy, disk) = (percent(row.busy), percent(row.disk));
+            let left = row.left.map_or_else(|| "–".to_owned(), Space::gigabytes);
             let failed = match row.outcome {
                 Outcome::Passed => "",
                 Outcome::Failed => " FAILED",
@@ -182,7 +186,7 @@ impl Minutes {
             };
             let _ = writeln!(
                 table,
-                "| {:<wide$} | {from:>6} | {:>6.0} | {processor:>11} | {busy:>6} | {disk:>6} |{failed}",
+                "| {:<wide$} | {from:>6} | {:>6.0} | {processor:>11} | {busy:>6} | {disk:>6} | {left:>7} |{failed}",
                 row.name,
                 row.wall.as_secs_f64()
             );
@@ -203,7 +207,8 @@ impl Minutes {
         self.say(&format!("== {name}: {word} {:.0} s", wall.as_secs_f64()));
         let from = begin.at.saturating_duration_since(self.begin);
         let outcome = if failed { Outcome::Failed } else { Outcome::Passed };
-        lock(&self.rows).push(Row { name: name.to_owned(), from, wall, processor, busy, disk, outcome });
+        let left = Space::left().ok();
+        lock(&self.rows).push(Row { name: name.to_owned(), from, wall, processor, busy, disk, left, outcome });
     }
 
     fn ended(

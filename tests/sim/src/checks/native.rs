@@ -10,7 +10,6 @@ use hitless_world::native::deployment::new_set;
 use hitless_world::native::stateful_set::ordinal;
 
 use super::{Checks, Operation, Seen, budget};
-use crate::clock::Micros;
 use crate::server::Server;
 
 /// The revision that the StatefulSet of this pod had, as the deciding controller saw it.
