@@ -233,6 +233,12 @@ pub enum Obstacle {
         /// Name of a pod that is before it: it is being operated, is being deleted, is not available, or has to be.
         first: String,
     },
+    /// Of the version that it is to get as many pods are unavailable as its workload lets be.
+    #[error("pods of the new version are not available, and maxUnavailable lets no more be; it waits for {first}")]
+    NewPodsUnavailable {
+        /// Name of one of them.
+        first: String,
+    },
     /// The revision that the pod was made from is not known (yet).
     #[error("the ControllerRevision that it was made from is not known: {revision}; it waits until that is there")]
     UnknownRevision {
@@ -257,6 +263,7 @@ impl Obstacle {
             | Self::NotReplaced { .. }
             | Self::RestartNotRecorded
             | Self::NotItsTurn { .. }
+            | Self::NewPodsUnavailable { .. }
             | Self::UnknownRevision { .. } => false,
         }
     }
@@ -270,6 +277,7 @@ impl Obstacle {
             Self::NotReplaced { .. } => "NotReplaced",
             Self::RestartNotRecorded => "RestartNotRecorded",
             Self::NotItsTurn { .. } => "NotItsTurn",
+            Self::NewPodsUnavailable { .. } => "NewPodsUnavailable",
             Self::UnknownRevision { .. } => "UnknownRevision",
             Self::UnknownContainer { .. } => "UnknownContainer",
         }

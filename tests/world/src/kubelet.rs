@@ -113,6 +113,7 @@ pub fn runs(pod: &PodView) -> bool {
 pub fn settle(pod: &mut PodView, now: Timestamp) {
     let containers = pod.containers.iter().all(|each| each.status.as_ref().is_some_and(|state| state.ready));
     let gate = !pod.gated || pod.in_service().is_some_and(|is| is.is_true);
+    set_condition(pod, "Initialized", true, now);
     for (name, is_true) in [("ContainersReady", containers), ("Ready", containers && gate)] {
         set_condition(pod, name, is_true, now);
         let Some(condition) = pod.conditions.get_mut(name) else { continue };

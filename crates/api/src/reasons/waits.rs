@@ -46,6 +46,11 @@ pub(super) const ALL: &[Reason] = &[
         "see why that one waits: kubectl hitless why pod/NAME",
     ),
     Reason::new(
+        "NewPodsUnavailable",
+        "as many pods of the new version are unavailable as the workload's maxUnavailable lets be",
+        "see why they are: kubectl describe pod; correct the version, or go back",
+    ),
+    Reason::new(
         "UnknownRevision",
         "the ControllerRevision that the pod was made from is not there",
         "wait; if it was deleted, delete the pod, so that it is made anew",

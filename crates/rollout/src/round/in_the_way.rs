@@ -53,7 +53,9 @@ impl Facts<'_, '_> {
     fn obstacle(&self, wanted: &PodOperation<'_>, writes: &WritePlan<'_>) -> Option<WaitReason> {
         let Err(obstacle) = &wanted.intent else { return None };
         let behind = match obstacle {
-            Obstacle::NotItsTurn { first, .. } => self.behind(wanted, first, writes),
+            Obstacle::NotItsTurn { first, .. } | Obstacle::NewPodsUnavailable { first } => {
+                self.behind(wanted, first, writes)
+            }
             Obstacle::DigestUnknown { .. }
             | Obstacle::NotStarted { .. }
             | Obstacle::NotReplaced { .. }

@@ -54,7 +54,7 @@ impl WaitReason {
             | Self::LeftToForeignManager(_)
             | Self::Halted { .. } => Lasting::BySomebody,
             Self::ImageNotFetched { why, .. } => of_image(why),
-            Self::Obstacle(Obstacle::NotItsTurn { .. } | Obstacle::RestartNotRecorded)
+            Self::Obstacle(Obstacle::NotItsTurn { .. } | Obstacle::NewPodsUnavailable { .. } | Obstacle::RestartNotRecorded)
             | Self::InProgress
             | Self::ReleasePending
             | Self::PodNotCached
@@ -120,7 +120,7 @@ impl<'v> Roots<'v> {
     /// The verdict that speaks for this one.
     pub(crate) fn root(&self, verdict: &'v PodVerdict) -> &'v PodVerdict {
         let next = |verdict: &&'v PodVerdict| match &verdict.waiting {
-            Some(WaitReason::Obstacle(Obstacle::NotItsTurn { first, .. })) => {
+            Some(WaitReason::Obstacle(Obstacle::NotItsTurn { first, .. } | Obstacle::NewPodsUnavailable { first })) => {
                 self.0.get(&(verdict.owner.as_ref()?.uid.as_str(), first.as_str())).copied()
             }
             _ => None,
@@ -152,6 +152,7 @@ mod tests {
             Obstacle::UnknownContainer { container },
             Obstacle::RestartNotRecorded,
             Obstacle::NotItsTurn { kind: "statefulsets", first: String::new() },
+            Obstacle::NewPodsUnavailable { first: String::new() },
             Obstacle::UnknownRevision { revision },
         ];
         for obstacle in all {

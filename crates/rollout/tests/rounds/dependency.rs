@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use hitless_api::pod::{ConditionView, PodView};
 use hitless_api::{Grant, MicroTime};
 use hitless_rollout::round::{Round, WaitReason};
 use hitless_rollout::snapshot::Snapshot;
@@ -10,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::blips::{Is, V1, V2, a_pod, rollout};
-use crate::scene::{decide, grants, now, transition, view, written};
+use crate::scene::{LONG_AGO, decide, grants, now, transition, view, written};
 use crate::stateful_set::granted;
 
 /// The grant of the first pod of a StatefulSet of three, all of which serve.
@@ -94,7 +95,7 @@ fn pods_that_were_not_ready_before_are_no_witnesses() {
     let earlier = now().checked_sub(SignedDuration::from_secs(5)).unwrap();
     let mut snapshot = others([Is::Unready, Is::Unready], &grant, None);
     let pods = snapshot.pods.iter().map(|pod| {
-        let mut pod = hitless_api::pod::PodView::clone(pod);
+        let mut pod = PodView::clone(pod);
         if let Some(ready) = pod.conditions.get_mut("Ready") {
             ready.since = Some(earlier);
         }
@@ -105,6 +106,21 @@ fn pods_that_were_not_ready_before_are_no_witnesses() {
         snapshot.with_pods(pods)
     };
     assert_eq!(stands(&decide(&snapshot)), None);
+}
+
+#[test]
+fn pods_that_have_not_been_ready_yet_are_no_witnesses() {
+    let grant = first();
+    let snapshot = others([Is::Unready, Is::Unready], &grant, None);
+    for (initialized, expected) in [(now(), None), (LONG_AGO.parse().unwrap(), Some(MicroTime(now())))] {
+        let pods = snapshot.pods.iter().map(|pod| {
+            let mut pod = PodView::clone(pod);
+            pod.conditions.insert("Initialized", ConditionView::new(true, "", "", Some(initialized)));
+            Arc::new(pod)
+        });
+        let pods = pods.collect();
+        assert_eq!(stands(&decide(&snapshot.clone().with_pods(pods))), expected, "started at {initialized}");
+    }
 }
 
 #[test]

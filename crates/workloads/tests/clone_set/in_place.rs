@@ -1,7 +1,7 @@
 //! Updates in place, and those that can't be.
 
 use hitless_api::GrantOp;
-use hitless_workloads::{Plan, Stage};
+use hitless_workloads::{Obstacle, Plan, Stage};
 use serde_json::json;
 
 use super::cluster::{Cluster, rest, settle};
@@ -99,7 +99,14 @@ fn a_pod_that_does_not_serve_is_updated_within_the_limit() {
         cluster.breaks(&pod);
     }
     cluster.image("web:v2");
-    assert_eq!(rest(&mut cluster, true).desired.len(), 2, "a version that does not start takes no more than two");
+    let (goes, waits): (Vec<_>, Vec<_>) =
+        rest(&mut cluster, true).desired.into_iter().partition(|wanted| wanted.intent.is_ok());
+    assert_eq!((goes.len(), waits.len()), (2, 3), "a version that does not start takes no more than two");
+    for wanted in waits {
+        let why = wanted.intent.err();
+        let first = |first: &str| goes.iter().any(|other| other.pod.name == first);
+        assert!(matches!(&why, Some(Obstacle::NewPodsUnavailable { first: name }) if first(name)), "{why:?}");
+    }
 }
 
 #[test]

@@ -112,8 +112,11 @@ pub(super) fn bound(seen: &Seen, namespace: &str, uid: &str) -> usize {
     let owner = workload(seen, pod);
     let own_limit = owner.and_then(|owner| own_limit(seen, owner));
     if !governed || own_limit.is_some() {
-        let total = Group::of(seen, &pods, &nobody, |other| workload(seen, other) == owner).total;
-        most = most.min(own_limit.unwrap_or(total * IMPLICIT_PERCENT / 100));
+        let is_its_own = |other: &PodView| workload(seen, other) == owner;
+        let total = Group::of(seen, &pods, &nobody, is_its_own).total;
+        let beyond = pods.iter().filter(|other| is_its_own(other)).count().saturating_sub(total);
+        let beyond = if is_clone_set(seen, owner) { beyond } else { 0 };
+        most = most.min(own_limit.unwrap_or(total * IMPLICIT_PERCENT / 100) + beyond);
     }
     most.max(1)
 }

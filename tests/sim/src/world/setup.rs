@@ -234,7 +234,7 @@ fn running(mut pod: NodePod, node: usize, nodes: &mut [Node], ground: &mut Groun
     let wall = ground.wall(0);
     pod.view.node = Some(format!("n{node}"));
     pod.view.observed_generation = 1;
-    for name in ["PodScheduled", "ContainersReady", "Ready"] {
+    for name in ["PodScheduled", "Initialized", "ContainersReady", "Ready"] {
         set_condition(&mut pod.view, name, true, wall);
     }
     let condition = ConditionView::new(true, "InService", "", Some(whole_seconds(wall)));

@@ -59,11 +59,13 @@ impl<'a> Beside<'a> {
     }
 }
 
-/// It was Ready then, and is not any more. Times of conditions are whole seconds.
+/// It was Ready then, and is not any more. Times of conditions are whole seconds. A pod that has not been Ready yet has its conditions since
+/// its kubelet's first status, which may be later than the pod by any time.
 fn fell_since(pod: &PodView, then: Timestamp) -> bool {
     let fell = pod.conditions.get("Ready").filter(|ready| !ready.is_true).and_then(|ready| ready.since);
-    let is_older = pod.created.is_none_or(|created| created < then);
-    is_older && fell.is_some_and(|fell| fell.as_second() >= then.as_second())
+    let begun = pod.conditions.get("Initialized").and_then(|initialized| initialized.since);
+    let was_ready = |fell: Timestamp| begun.or(pod.created).is_none_or(|begun| begun < then && begun < fell);
+    fell.is_some_and(|fell| fell.as_second() >= then.as_second() && was_ready(fell))
 }
 
 /// Its containers are replaced, or being replaced: from then on its version is judged.

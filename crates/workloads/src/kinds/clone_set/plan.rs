@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 
 use hitless_api::pod::PodView;
 
+use super::difference::Difference;
 use super::journal::InstancesAnnotation;
 use super::limit::{Bounds, chosen};
 use super::rules::{CloneSetRules, is_available};
 use super::view::{Refusal, View};
 use super::{CLONE_SET, CloneSet, gates, spec};
 use crate::because::{Because, Cause};
-use crate::intent::share;
+use crate::intent::{DesiredOperation, Obstacle, share};
 use crate::plan::{Plan, Stage};
 use crate::pod_set::dress::Undressed;
 use crate::pod_set::pods::{is_at, stays};
@@ -90,31 +91,32 @@ fn faulty(view: View<'_, '_, '_>, fault: &str) -> Plan {
 
 /// Of pods that serve, the rules and the budgets decide. Of the others no more begin at a time than upstream's walk would choose, so that a
 /// version that does not start does not take all pods that do not serve.
-fn hold_back(facts: &Facts<'_, '_>, found: &super::difference::Difference, plan: &mut pod_set::Plan<'_, '_>) {
+fn hold_back(facts: &Facts<'_, '_>, found: &Difference, plan: &mut pod_set::Plan<'_, '_>) {
     let is_open = |pod: &PodView| {
-        plan.progress.behind.contains(&pod.id.uid) && !facts.is_busy(pod) && !plan.leaving.is_removed(pod)
+        let is_behind = plan.progress.behind.contains(&pod.id.uid) && !facts.is_busy(pod);
+        is_behind && !plan.leaving.is_removed(pod) && !facts.rules.is_available(pod)
     };
-    let open: Vec<&str> = facts
-        .rules
-        .order_of_update(facts.members(&plan.instances))
-        .into_iter()
-        .filter_map(|id| plan.instances.pod(id))
-        .filter(|pod| is_open(pod) && !facts.rules.is_available(pod))
-        .map(|pod| pod.id.uid.as_str())
-        .collect();
-    let count = |is_meant: &dyn Fn(&PodView) -> bool| {
-        let there = facts.pods.iter().filter(|pod| stays(pod) && !facts.rules.is_available(pod));
-        there.filter(|pod| is_meant(pod)).count()
-    };
+    let in_order = facts.rules.order_of_update(facts.members(&plan.instances));
+    let open = in_order.into_iter().filter_map(|id| plan.instances.pod(id));
+    let open: Vec<&PodView> = open.filter(|pod| is_open(pod)).collect();
+    let unavailable = || facts.pods.iter().filter(|pod| stays(pod) && !facts.rules.is_available(pod));
+    let in_target = || unavailable().filter(|pod| is_at(pod, facts.target) || facts.is_busy(pod));
     let bounds = Bounds {
         number: usize::try_from(found.to_update).unwrap_or_default(),
         most: found.most_unavailable,
-        unavailable_in_target: count(&|pod| is_at(pod, facts.target) || facts.is_busy(pod)),
-        unavailable: count(&|_| true),
+        unavailable_in_target: in_target().count(),
+        unavailable: unavailable().count(),
     };
     let begin = chosen(bounds, open.iter().map(|_| false));
-    let waits: BTreeSet<String> = open.into_iter().skip(begin).map(ToOwned::to_owned).collect();
-    plan.leaving.desired.retain(|wanted| !waits.contains(&wanted.pod.uid));
+    let Some(first) = in_target().map(|pod| &**pod).chain(open.first().copied()).next() else { return };
+    let place = |wanted: &DesiredOperation| open.iter().position(|pod| pod.id.uid == wanted.pod.uid);
+    // The others keep their version.
+    plan.leaving.desired.retain(|wanted| place(wanted).is_none_or(|place| place < bounds.number));
+    for wanted in plan.leaving.desired.iter_mut().filter(|wanted| wanted.intent.is_ok()) {
+        if place(wanted).is_some_and(|place| place >= begin) {
+            wanted.intent = Err(Obstacle::NewPodsUnavailable { first: first.id.name.clone() });
+        }
+    }
 }
 
 /// It goes on to what its owner wants.
