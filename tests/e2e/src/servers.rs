@@ -2,6 +2,7 @@
 //!
 //! Each answers `<version> …` on every path at port 8080; its configuration is in `tests/e2e/servers`.
 
+mod databases;
 pub(crate) mod debian;
 mod upgrade;
 
@@ -48,7 +49,7 @@ pub struct Server {
     pub hold_cap_ms: Option<u32>,
 }
 
-/// All servers.
+/// All that speak HTTP/1.1.
 pub const SERVERS: [Server; 9] = [
     Server {
         name: "nginx",
@@ -140,13 +141,19 @@ pub const SERVERS: [Server; 9] = [
 ];
 
 impl Server {
-    /// The server of that name.
+    /// The server of that name that speaks HTTP/1.1.
     pub fn named(name: &str) -> anyhow::Result<&'static Self> {
         let names: Vec<&str> = SERVERS.iter().map(|server| server.name).collect();
         SERVERS
             .iter()
             .find(|server| server.name == name)
             .with_context(|| format!("there is no server {name:?}, but {}", names.join(", ")))
+    }
+
+    /// The server of which that is the image, without registry and tag; whatever it speaks.
+    #[must_use]
+    pub fn with_image(repository: &str) -> Option<&'static Self> {
+        SERVERS.iter().chain(&databases::DATABASES).find(|server| server.repository() == repository)
     }
 
     /// Makes the root file system if it is not there yet; needs the machine's package mirror then.

@@ -5,6 +5,7 @@
 mod by_hand;
 mod case;
 mod client;
+mod databases;
 mod further;
 mod reports;
 mod run;
@@ -133,6 +134,7 @@ fn all() -> Vec<Case> {
     all.extend(servers::cases());
     all.extend(shapes::cases());
     all.extend(together::cases());
+    all.extend(databases::cases());
     all
 }
 

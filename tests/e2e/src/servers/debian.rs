@@ -10,7 +10,7 @@ use std::process::Command;
 use anyhow::{Context as _, bail, ensure};
 
 /// Said to be installed already: only maintainer scripts, which do not run here, and programs of the desktop need them.
-const NOT_NEEDED: [&str; 32] = [
+const NOT_NEEDED: [&str; 39] = [
     "adduser",
     "ca-certificates",
     "ca-certificates-java",
@@ -28,19 +28,26 @@ const NOT_NEEDED: [&str; 32] = [
     "libharfbuzz0b",
     "libjpeg62-turbo",
     "liblcms2-2",
+    "libllvm14",
     "libnss3",
     "libnss3-tools",
     "libpcsclite1",
+    "locales",
     "lsb-base",
     "mailcap",
     "media-types",
     "openssl",
     "passwd",
     "perl",
+    "postgresql-client-common",
+    "postgresql-common",
     "procps",
     "readline-common",
+    "sensible-utils",
+    "ssl-cert",
     "sysvinit-utils",
     "tar",
+    "ucf",
     "usrmerge",
     "util-linux",
 ];

@@ -27,6 +27,8 @@ pub(super) struct Case {
     pub(super) also: Option<Rate>,
     /// A script for Node whose requests count, too ([`super::client`]).
     pub(super) client: Option<Script>,
+    /// The usual clients come, too: they speak HTTP/1.1.
+    pub(super) is_http: bool,
     /// Clients come to this port of a pod's node, and not to the Service.
     pub(super) node_port: Option<u16>,
     /// What somebody does to the cluster beside it.
@@ -82,6 +84,7 @@ impl Case {
             change: Change::Image,
             also: None,
             client: None,
+            is_http: true,
             node_port: None,
             by_hand: |_, _| Ok(()),
             is_alone: false,
@@ -97,6 +100,10 @@ impl Case {
     /// A script for Node.
     pub(super) fn node(name: &'static str, script: &str) -> Self {
         Self::new(name, "server-node").pod(&json!({"containers": [node(script)]}))
+    }
+
+    pub(super) fn named(self, name: &'static str) -> Self {
+        Self { name, ..self }
     }
 
     pub(super) fn lone(self) -> Self {
@@ -133,6 +140,10 @@ impl Case {
         Self { client: Some(script), ..self }
     }
 
+    pub(super) fn without_http(self) -> Self {
+        Self { is_http: false, ..self }
+    }
+
     pub(super) fn by_hand(self, by_hand: fn(&Stack, Moment) -> anyhow::Result<()>) -> Self {
         Self { by_hand, ..self }
     }
@@ -165,7 +176,7 @@ impl Case {
 
     /// The image that has to be fetched from Debian.
     pub(super) fn server(&self) -> Option<&'static Server> {
-        Server::named(self.repository.strip_prefix("server-")?).ok()
+        Server::with_image(self.repository)
     }
 
     /// Whether two of its workloads can't run at the same time, because both want the same port of each node.
@@ -216,7 +227,8 @@ pub(super) fn node(script: &str) -> Value {
     web
 }
 
-fn container(repository: &str, version: &str) -> Value {
+/// Container `web` of an image, with the usual port and probe.
+pub(super) fn container(repository: &str, version: &str) -> Value {
     json!({"name": "web", "image": image(repository, version), "ports": [{"containerPort": 8080, "name": "http"}],
         "readinessProbe": {"httpGet": {"path": "/healthz", "port": 8080}, "periodSeconds": 1}})
 }

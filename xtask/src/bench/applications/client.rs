@@ -4,6 +4,7 @@ use anyhow::{Context as _, ensure};
 use hitless_e2e::stack::image;
 use hitless_e2e::until::until_answered;
 use hitless_e2e::{Kubectl, namespace};
+use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -22,6 +23,11 @@ pub(super) const UPGRADED: Script = Script(include_str!("clients/pool.js"), "upg
 /// Connections of a protocol that nobody here knows.
 pub(super) const QUERIES: Script = Script(include_str!("clients/pool.js"), "plain");
 
+/// Databases' and brokers' own.
+pub(super) const REDIS: Script = Script(include_str!("clients/pool.js"), "redis");
+pub(super) const NATS: Script = Script(include_str!("clients/pool.js"), "nats");
+pub(super) const POSTGRESQL: Script = Script(include_str!("clients/pool.js"), "postgresql");
+
 const SERVICE: &str = "other";
 
 /// The Service whose port the scripts ask, with this target.
@@ -35,11 +41,15 @@ pub(super) fn service(target: u16, protocol: &str) -> Value {
 pub(super) struct Sent {
     pub(super) requests: u64,
     pub(super) failed: u64,
+    /// The longest time without an answer since the line before, or that lasts since an earlier one; 0 where a script does not say.
+    #[serde(default)]
+    longest_ms: u64,
 }
 
 impl Sent {
     pub(super) const fn since(self, before: Self) -> Self {
-        Self { requests: self.requests - before.requests, failed: self.failed - before.failed }
+        let (requests, failed) = (self.requests - before.requests, self.failed - before.failed);
+        Self { requests, failed, longest_ms: 0 }
     }
 }
 
@@ -73,6 +83,13 @@ impl Client {
     pub(super) fn sent(&self) -> anyhow::Result<Sent> {
         let line = self.space.run(&["logs", "client", "--tail=1"])?;
         serde_json::from_str(&line).with_context(|| format!("pod client says {line:?}"))
+    }
+
+    /// The longest time without an answer in what it has printed since then.
+    pub(super) fn longest_ms(&self, since: Timestamp) -> anyhow::Result<u64> {
+        let lines = self.space.run(&["logs", "client", &format!("--since-time={since}")])?;
+        let sent = lines.lines().filter_map(|line| serde_json::from_str::<Sent>(line).ok());
+        Ok(sent.map(|sent| sent.longest_ms).max().unwrap_or_default())
     }
 
     /// Waits until so many more requests are over, and returns all.

@@ -112,11 +112,13 @@ fn one(stack: &Stack, app: &App, case: &Case, way: Way, rollout: usize, longest:
     let before = app.identities();
     let address = address(app, case)?;
     let load = |rate| Traffic::start(&stack.cluster, &stack.programs, address, rate);
-    let traffic = load(RATE)?;
+    let traffic = case.is_http.then(|| load(RATE)).transpose()?;
     let also = case.also.map(load).transpose()?;
     let client = case.client.map(|script| Client::start(&app.kubectl, script)).transpose()?;
     let sent = client.as_ref().map(Client::sent).transpose()?;
-    traffic.wait_for_requests(2 * RATE.per_second(), PATIENCE)?;
+    if let Some(traffic) = &traffic {
+        traffic.wait_for_requests(2 * RATE.per_second(), PATIENCE)?;
+    }
     beside(&app.kubectl, case, rollout, "apply")?;
     wait_given(&app.kubectl, case, || Ok(app.kubectl.get(&[app.workload.web()])?["spec"]["template"].take()), rollout)?;
     // Times in the API are whole seconds.
@@ -125,17 +127,20 @@ fn one(stack: &Stack, app: &App, case: &Case, way: Way, rollout: usize, longest:
     let (code, said) = wait(stack, app, way, longest)?;
     let seconds = begin.elapsed().as_secs_f64();
     let missing = missing(app, case, rollout, since)?;
-    traffic.wait_for_more(2 * RATE.per_second(), PATIENCE)?;
-    let client = client.map(|client| client.wait_for_more(MORE_OF_CLIENT)).transpose()?;
-    let mut report = traffic.stop()?;
+    if let Some(traffic) = &traffic {
+        traffic.wait_for_more(2 * RATE.per_second(), PATIENCE)?;
+    }
+    let after = client.as_ref().map(|client| client.wait_for_more(MORE_OF_CLIENT)).transpose()?;
+    let pause = client.map(|client| client.longest_ms(since)).transpose()?.unwrap_or_default();
+    let mut report = traffic.map(Traffic::stop).transpose()?.unwrap_or_default();
     let (mut requests, mut failed) = (report.requests(), report.failed());
     if let Some(also) = also {
         let other = also.stop()?;
         (requests, failed) = (requests + other.requests(), failed + other.failed());
         report.failures.extend(other.failures);
     }
-    if let (Some(after), Some(before)) = (client, sent) {
-        let Sent { requests: more, failed: lost } = after.since(before);
+    if let (Some(after), Some(before)) = (after, sent) {
+        let Sent { requests: more, failed: lost, .. } = after.since(before);
         (requests, failed) = (requests + more, failed + lost);
     }
     let now = app.identities();
@@ -151,7 +156,7 @@ fn one(stack: &Stack, app: &App, case: &Case, way: Way, rollout: usize, longest:
     Ok(Seen {
         requests,
         failed,
-        longest_ms: report.longest_pause.length_ms,
+        longest_ms: report.longest_pause.length_ms.max(pause),
         seconds,
         way: match kept {
             kept if kept == before.len() => "in place",
