@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use anyhow::ensure;
+use anyhow::{Context as _, bail, ensure};
 use hitless_e2e::stack::image;
 use hitless_e2e::until::until_answered;
 use hitless_e2e::{Kubectl, Stack};
@@ -16,7 +16,7 @@ pub(super) const LOADED: &str = "loaded.test/echo:v1";
 pub(super) fn load(stack: &Stack, moment: Moment) -> anyhow::Result<()> {
     match moment {
         Moment::Before => stack.load_echo(LOADED),
-        Moment::Serving | Moment::Over => Ok(()),
+        Moment::Serving | Moment::Rolling | Moment::Over => Ok(()),
     }
 }
 
@@ -41,17 +41,47 @@ fn push(stack: &Stack, moment: Moment, repository: &str, versions: &[(&str, &str
             let environment = [("START_DELAY", *delay), ("REPOSITORY", repository)];
             stack.push_echo(repository, version, &environment, None).map(drop)
         }),
-        Moment::Serving | Moment::Over => Ok(()),
+        Moment::Serving | Moment::Rolling | Moment::Over => Ok(()),
     }
 }
 
 pub(super) fn cordon(stack: &Stack, moment: Moment) -> anyhow::Result<()> {
     let verb = match moment {
-        Moment::Before => return Ok(()),
+        Moment::Before | Moment::Rolling => return Ok(()),
         Moment::Serving => "cordon",
         Moment::Over => "uncordon",
     };
     stack.system().run(&[verb, "n2"]).map(drop)
+}
+
+/// Evicts the application's pods from a node in the middle of each rollout, as an upgrade of nodes does.
+pub(super) fn drain(stack: &Stack, moment: Moment) -> anyhow::Result<()> {
+    match moment {
+        Moment::Before | Moment::Serving | Moment::Over => Ok(()),
+        Moment::Rolling => {
+            let evict = [
+                "drain",
+                "n2",
+                "--pod-selector=app=web",
+                "--ignore-daemonsets",
+                "--delete-emptydir-data",
+                "--timeout=120s",
+            ];
+            let evicted = stack.system().run(&evict);
+            stack.system().run(&["uncordon", "n2"]).and(evicted).map(drop)
+        }
+    }
+}
+
+/// Deletes a pod of the application in the middle of each rollout, as somebody does to whom it is too slow.
+pub(super) fn delete(stack: &Stack, moment: Moment) -> anyhow::Result<()> {
+    if moment != Moment::Rolling {
+        return Ok(());
+    }
+    let all = stack.system().run(&["get", "pods", "-A", "-l", "app=web", "--no-headers"])?;
+    let first = all.lines().next().context("no pod of the application is there")?;
+    let [namespace, pod] = first.split_whitespace().take(2).collect::<Vec<_>>()[..] else { bail!("no pod: {first}") };
+    stack.system().run(&["delete", "pod", pod, "-n", namespace, "--wait=false"]).map(drop)
 }
 
 /// What each pod of the full cluster asks for.
@@ -61,7 +91,7 @@ pub(super) const SHARE: &str = "200m";
 pub(super) fn fill(stack: &Stack, moment: Moment) -> anyhow::Result<()> {
     let space = Kubectl::new(Arc::clone(&stack.cluster), "default");
     match moment {
-        Moment::Before => Ok(()),
+        Moment::Before | Moment::Rolling => Ok(()),
         Moment::Serving => fill_up(&space),
         Moment::Over => {
             let delete =

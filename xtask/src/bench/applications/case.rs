@@ -56,6 +56,8 @@ pub(super) enum Moment {
     Before,
     /// The application serves.
     Serving,
+    /// A rollout has just been asked for.
+    Rolling,
     /// All rollouts are over.
     Over,
 }

@@ -124,6 +124,7 @@ fn one(stack: &Stack, app: &App, case: &Case, way: Way, rollout: usize, longest:
     // Times in the API are whole seconds.
     let (since, begin) = (Timestamp::from_second(Timestamp::now().as_second())?, Instant::now());
     change(app, case, rollout)?;
+    (case.by_hand)(stack, Moment::Rolling)?;
     let (code, said) = wait(stack, app, way, longest)?;
     let seconds = begin.elapsed().as_secs_f64();
     let missing = missing(app, case, rollout, since)?;

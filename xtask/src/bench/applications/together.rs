@@ -5,6 +5,7 @@ use hitless_e2e::stack::image;
 use hitless_e2e::traffic::Rate;
 use serde_json::{Value, json};
 
+use super::by_hand;
 use super::case::{Brought, Case, Change, PLAIN, echo, node, version};
 use super::reports::{config_map, word};
 
@@ -46,6 +47,10 @@ pub(super) fn cases() -> Vec<Case> {
             let web = json!({"name": "web", "image": image("echo", version(rollout)), "env": environment});
             json!({"spec": {"template": {"spec": {"containers": [web]}}}})
         })),
+        Case::echo("drained-node").by_hand(by_hand::drain).alone(),
+        Case::echo("drained-node-stateful").of(Workload::StatefulSet).by_hand(by_hand::drain).alone(),
+        Case::echo("pod-deleted-meanwhile").by_hand(by_hand::delete).alone(),
+        Case::echo("pod-deleted-meanwhile-stateful").of(Workload::StatefulSet).by_hand(by_hand::delete).alone(),
         Case::echo("daemons-host-port").of(Workload::DaemonSet).at_node_port(8089).pod(&json!({"containers": [echo(&json!({
             "ports": [{"containerPort": 8080, "hostPort": 8089, "name": "http"}]}))]})),
     ]
