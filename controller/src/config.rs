@@ -122,14 +122,14 @@ mod tests {
         let read = |off: &'static str| {
             Config::read(&Settings::new(move |name| match name {
                 "POD_NAME" => Some("p".to_owned()),
-                "HITLESS_COMPONENTS" => Some("kusionstack".to_owned()),
+                "HITLESS_COMPONENTS" => Some("kusionstack,kruise".to_owned()),
                 "HITLESS_SWITCHED_OFF" => Some(off.to_owned()),
                 _ => None,
             }))
         };
         assert_eq!(read("").unwrap().installed, Installed::with(&COMPONENTS));
-        let off = read("collaset, PodOpsLifecycle").unwrap().installed.off;
-        assert_eq!(off.into_iter().collect::<Vec<_>>(), ["CollaSet", "PodOpsLifecycle"].map(Switch::of));
+        let off = read("collaset, PodOpsLifecycle,CloneSet").unwrap().installed.off;
+        assert_eq!(off.into_iter().collect::<Vec<_>>(), ["CloneSet", "CollaSet", "PodOpsLifecycle"].map(Switch::of));
         let error = read("StatefulSet").unwrap_err().to_string();
         assert!(error.contains("HITLESS_SWITCHED_OFF") && error.contains("StatefulSet"), "{error}");
     }

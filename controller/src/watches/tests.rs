@@ -173,7 +173,7 @@ async fn an_optional_resource_that_is_served_and_cannot_be_listed_stops_only_the
     let unreadable: Vec<String> = snapshot(&caches).unreadable.iter().map(|kind| kind.kind.to_string()).collect();
     assert_eq!(
         unreadable,
-        ["DaemonSet", "StatefulSet", "CollaSet", "PodDecoration"],
+        ["DaemonSet", "StatefulSet", "CloneSet", "CollaSet", "PodDecoration"],
         "those whose revisions are missing"
     );
 
