@@ -60,7 +60,7 @@ fn without_owner() -> Vec<Row> {
 
 /// A pod whose owner or revision is not there is refused for that alone.
 fn unproven() -> Vec<Row> {
-    let (companions, sets) = ("Deployment that this companion pod names", "CollaSet that this pod names");
+    let (companions, sets) = ("Deployment that this companion pod names", "CollaSet or CloneSet that this pod names");
     let nothing = json!({});
     let forged = |mut pod: Value, key: &str, value: Value| {
         pod["metadata"]["annotations"][key] = value;
