@@ -213,14 +213,15 @@ impl Server {
     fn image(&self, version: &str) -> ImageSpec {
         let sources = workspace().join("tests/e2e/servers");
         let configuration = sources.join(self.name.split('-').next().unwrap_or(self.name));
+        let root = (self.directory().join("root"), "/".to_owned());
+        let mut files = vec![root, (sources.join("base"), "/etc".to_owned())];
+        // Some are told everything by their arguments.
+        let is_configured = configuration.is_dir();
+        files.extend(is_configured.then(|| (configuration, "/srv".to_owned())));
         ImageSpec {
-            files: vec![
-                (self.directory().join("root"), "/".to_owned()),
-                (sources.join("base"), "/etc".to_owned()),
-                (configuration, "/srv".to_owned()),
-            ],
+            files,
             entrypoint: self.command.iter().map(|word| word.replace("VERSION", version)).collect(),
-            working_directory: "/srv".to_owned(),
+            working_directory: if is_configured { "/srv" } else { "/" }.to_owned(),
             ..ImageSpec::default()
         }
         .with_env("VERSION", version)
