@@ -162,8 +162,8 @@ pub(super) fn list(options: &Applications) -> anyhow::Result<Option<String>> {
 /// Before a cluster is made: fetching takes the network, and may fail. A case whose server is not there fails when its turn comes.
 pub(super) fn prepare(options: &Applications) -> anyhow::Result<()> {
     for case in wanted(options)? {
-        if let Some(Err(error)) = case.server().map(|server| server.fetch(&|line| eprintln!("{line}"))) {
-            eprintln!("{}: its server can't be fetched: {error:#}", case.name);
+        if let Err(error) = case.servers().try_for_each(|server| server.fetch(&|line| eprintln!("{line}"))) {
+            eprintln!("{}: its servers can't be fetched: {error:#}", case.name);
         }
     }
     Ok(())
@@ -173,7 +173,7 @@ pub(super) fn run(options: &Applications, stack: &Stack, json: bool) -> anyhow::
     let cases = wanted(options)?;
     println!("{}", line(&HEAD));
     let measure = |case: &Case| {
-        case.server().map_or(Ok(()), |server| server.push(&stack.cluster))?;
+        case.servers().try_for_each(|server| server.push(&stack.cluster))?;
         measure(options, stack, case)
     };
     let (alone, others) = cases.into_iter().partition(|case| case.is_alone);

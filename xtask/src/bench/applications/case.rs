@@ -176,9 +176,10 @@ impl Case {
         self
     }
 
-    /// The image that has to be fetched from Debian.
-    pub(super) fn server(&self) -> Option<&'static Server> {
-        Server::with_image(self.repository)
+    /// What has to be fetched from Debian: its image, and that of its client's script.
+    pub(super) fn servers(&self) -> impl Iterator<Item = &'static Server> {
+        let of_client = self.client.map(|_| "server-node").filter(|node| *node != self.repository);
+        [Some(self.repository), of_client].into_iter().flatten().filter_map(Server::with_image)
     }
 
     /// Whether two of its workloads can't run at the same time, because both want the same port of each node.
