@@ -1,7 +1,8 @@
 // 20 clients of the Service with a connection each, on which they ask ten times a second and expect an answer within two seconds. A
-// connection that has ended is made again at once, one that could not be made after 20 ms; what was asked on it without an answer is lost, and so
-// is what could not be asked once there has been no connection for two seconds. Arguments: the Service's address, and what is spoken: plain (each byte comes back), upgrade (the same after HTTP/1.1), redis, nats
-// or postgresql.
+// connection that has ended is made again at once, one that could not be made after 20 ms, and one that takes two seconds is given up. What
+// was asked on a connection that ended without an answer is lost, and so is what could not be asked once there has been none for two seconds.
+// Arguments: the Service's address, and what is spoken: plain (each byte comes back), upgrade (the same after HTTP/1.1), redis, nats or
+// postgresql.
 const net = require('net');
 const lines = text => { const all = text.split('\r\n'); return [all.slice(0, -1), all.at(-1)] };
 const only = (known, [all, rest]) => {
@@ -62,7 +63,9 @@ const client = () => {
                 else if (one === spoken.answer && waiting.length) end(waiting.shift(), 0);
             }
         });
+        const late = setTimeout(() => { if (!isOpen) own.destroy() }, 2000);
         own.on('close', () => {
+            clearTimeout(late);
             waiting.forEach(timer => end(timer, 1));
             if (isOpen) since = Date.now();
             setTimeout(connect, isOpen ? 0 : 20);
