@@ -15,7 +15,7 @@ pub use body::RevisionBody;
 pub(crate) use hash::label;
 
 use crate::kind::Resource;
-use crate::manifest;
+use crate::manifest::{self, RolledOut};
 use crate::object::Object;
 use crate::shape::Shape;
 
@@ -42,6 +42,26 @@ pub(crate) fn planned(workload: &Value) -> Value {
 pub(crate) fn newest(workload: &Value, revisions: &[Value]) -> Value {
     let newest = revisions.iter().max_by_key(|revision| revision["revision"].as_i64());
     newest.cloned().unwrap_or_else(|| made_of(workload, "manifest", 1))
+}
+
+/// A set of so many pods that has them all at its newest revision. `updated`: the field of its status that names that one.
+pub(crate) fn rolled_out(mut set: Value, revisions: &[Value], count: u64, updated: &'static str) -> RolledOut {
+    let part = newest(&set, revisions);
+    let name = part["metadata"]["name"].clone();
+    let generation = manifest::generation(&mut set);
+    for (field, value) in
+        [("observedGeneration", generation), ("currentRevision", name.clone()), (updated, name.clone())]
+    {
+        manifest::status(&mut set, field, value);
+    }
+    RolledOut {
+        count,
+        first_ordinal: None,
+        owner: manifest::owner(&set),
+        labels: label(name.as_str().unwrap_or_default()),
+        part,
+        root: set,
+    }
 }
 
 fn made_of(workload: &Value, hash: &str, number: i64) -> Value {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use hitless_api::large::{MOST_VALUES, TooLarge};
 use hitless_api::names::{annotations, labels as names};
-use hitless_api::{digest, json_text};
+use hitless_api::{digest, json_text, selector};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::{Value, json};
 
 use crate::annotations::Annotations;
@@ -171,6 +172,18 @@ impl Template {
 }
 
 /// Removes one entry of a map in the metadata, and the map if it is empty then: absent and empty are the same.
+/// Why a workload's selector does not find the pods of its template, with these labels; and what to do.
+pub(crate) fn not_selected(own: &LabelSelector, labels: &BTreeMap<String, String>) -> Option<String> {
+    if selector::is_empty(own) {
+        return Some("spec.selector is empty; name a label of the template there".to_owned());
+    }
+    match selector::read(own) {
+        Err(fault) => Some(format!("spec.selector: {fault}")),
+        Ok(wanted) => (!wanted.matches(labels))
+            .then(|| format!("spec.selector ({wanted}) does not select the labels of spec.template; make them match")),
+    }
+}
+
 fn take(template: &mut Value, map: &str, key: &str) -> Option<String> {
     let meta = template.get_mut("metadata")?.as_object_mut()?;
     let entries = meta.get_mut(map)?.as_object_mut()?;

@@ -99,6 +99,7 @@ pub(super) fn run(
     );
     let (dual_stack, others): (Vec<&Binary>, Vec<&Binary>) =
         all().filter(wanted).partition(|binary| is_everything(options) && binary.name == DUAL_STACK);
+    Space::left()?.ensure_enough()?;
     on_cluster(options, (DEFAULT, made), minutes, programs.clone(), (&others, filter), alone)?;
     if !dual_stack.is_empty() {
         let dual = Options { ip_family: IpFamily::Dual, ..made };
@@ -122,7 +123,6 @@ fn on_cluster(
     tests: Tests<'_>,
     alone: &mut dyn FnMut() -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    Space::left()?.ensure_enough()?;
     let say = |line: &str| minutes.say(line);
     let up = UpOptions { name: name.to_owned(), nodes: options.made.nodes(), options: made };
     let up = || Ok(Cluster::up(&up, &say)?);

@@ -30,7 +30,7 @@ use super::on_delete;
 use crate::component::{Component, KRUISE, Switch};
 use crate::halted::{BadVersion, NO_OTHER};
 use crate::kind::{Kind, Resource, Size};
-use crate::manifest::{self, RolledOut};
+use crate::manifest::RolledOut;
 use crate::object::{self, Body, Object, ReadError};
 use crate::plan::Plan;
 use crate::pod_set::CLAIM;
@@ -139,23 +139,8 @@ impl Kind for CloneSets {
         vec![held, revision]
     }
 
-    fn rolled_out(&self, mut root: Value, parts: &[Value], _: u64) -> RolledOut {
-        let part = revision::newest(&root, parts);
-        let name = part["metadata"]["name"].clone();
+    fn rolled_out(&self, root: Value, parts: &[Value], _: u64) -> RolledOut {
         let count = root["spec"]["replicas"].as_u64().unwrap_or(1);
-        let generation = manifest::generation(&mut root);
-        for (field, value) in
-            [("observedGeneration", generation), ("currentRevision", name.clone()), ("updateRevision", name.clone())]
-        {
-            manifest::status(&mut root, field, value);
-        }
-        RolledOut {
-            count,
-            first_ordinal: None,
-            owner: manifest::owner(&root),
-            labels: revision::label(name.as_str().unwrap_or_default()),
-            part,
-            root,
-        }
+        revision::rolled_out(root, parts, count, "updateRevision")
     }
 }

@@ -32,7 +32,7 @@ use super::pod_decoration::POD_DECORATION;
 use crate::component::{Component, KUSIONSTACK, Switch};
 use crate::halted::BadVersion;
 use crate::kind::{Kind, Resource, Size};
-use crate::manifest::{self, RolledOut};
+use crate::manifest::RolledOut;
 use crate::object::{self, Body, Object, ReadError};
 use crate::plan::Plan;
 use crate::pod_set::CLAIM;
@@ -150,23 +150,8 @@ impl Kind for CollaSets {
         vec![held, revision]
     }
 
-    fn rolled_out(&self, mut root: Value, parts: &[Value], _: u64) -> RolledOut {
-        let part = revision::newest(&root, parts);
-        let name = part["metadata"]["name"].clone();
+    fn rolled_out(&self, root: Value, parts: &[Value], _: u64) -> RolledOut {
         let count = root["spec"]["replicas"].as_u64().unwrap_or_default();
-        let generation = manifest::generation(&mut root);
-        for (field, value) in
-            [("observedGeneration", generation), ("currentRevision", name.clone()), ("updatedRevision", name.clone())]
-        {
-            manifest::status(&mut root, field, value);
-        }
-        RolledOut {
-            count,
-            first_ordinal: None,
-            owner: manifest::owner(&root),
-            labels: revision::label(name.as_str().unwrap_or_default()),
-            part,
-            root,
-        }
+        revision::rolled_out(root, parts, count, "updatedRevision")
     }
 }

@@ -13,7 +13,7 @@ use crate::kinds::pod_decoration::names::mark_among;
 use crate::opt_in::OptIn;
 use crate::pod_set::claim;
 use crate::pod_set::policy::{KeepsClaims, Scope, UpgradePolicy};
-use crate::template::Template;
+use crate::template::{self, Template};
 
 /// How many unused revisions are kept where the CollaSet does not say.
 const HISTORY: usize = 20;
@@ -142,15 +142,8 @@ fn fault(spec: &CollaSetSpec) -> Option<String> {
     if partition.is_some_and(|kept| kept < 0) {
         return Some("spec.updateStrategy.rollingUpdate.byPartition.partition is negative; give 0 or more".to_owned());
     }
-    if selector::is_empty(&spec.selector) {
-        return Some("spec.selector is empty; name a label of the template there".to_owned());
-    }
-    let wanted = match selector::read(&spec.selector) {
-        Ok(wanted) => wanted,
-        Err(fault) => return Some(format!("spec.selector: {fault}")),
-    };
-    if !wanted.matches(&labels) {
-        return Some(format!("spec.selector ({wanted}) does not select the labels of spec.template; make them match"));
+    if let Some(fault) = template::not_selected(&spec.selector, &labels) {
+        return Some(fault);
     }
     if let Some(mark) = mark_among(labels.keys()) {
         return Some(format!(

@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 
 use hitless_api::clone_set::{CloneSetSpec, Lifecycle, PriorityStrategy};
-use hitless_api::selector;
 
 use super::Update;
 use crate::kinds::clone_set::rounding;
 use crate::pod_set::policy::UpgradePolicy;
+use crate::template;
 
 /// Why nothing is done for it, as a clause for people.
 pub(super) fn of(spec: &CloneSetSpec, update: &Update) -> Option<String> {
@@ -73,15 +73,8 @@ fn template(spec: &CloneSetSpec) -> Option<String> {
     let labels = spec.template["metadata"]["labels"].as_object().into_iter().flatten();
     let labels: BTreeMap<String, String> =
         labels.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect();
-    if selector::is_empty(&spec.selector) {
-        return Some("spec.selector is empty; name a label of the template there".to_owned());
-    }
-    let wanted = match selector::read(&spec.selector) {
-        Ok(wanted) => wanted,
-        Err(fault) => return Some(format!("spec.selector: {fault}")),
-    };
-    if !wanted.matches(&labels) {
-        return Some(format!("spec.selector ({wanted}) does not select the labels of spec.template; make them match"));
+    if let Some(fault) = template::not_selected(&spec.selector, &labels) {
+        return Some(fault);
     }
     let pod = &spec.template["spec"];
     if pod["restartPolicy"].as_str().is_some_and(|policy| policy != "Always") {
