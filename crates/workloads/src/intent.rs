@@ -234,7 +234,7 @@ pub enum Obstacle {
         first: String,
     },
     /// Of the version that it is to get as many pods are unavailable as its workload lets be.
-    #[error("pods of the new version are not available, and maxUnavailable lets no more be; it waits for {first}")]
+    #[error("maxUnavailable allows no more unavailable pods of the new version; it waits for {first}")]
     NewPodsUnavailable {
         /// Name of one of them.
         first: String,

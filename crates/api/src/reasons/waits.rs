@@ -47,7 +47,7 @@ pub(super) const ALL: &[Reason] = &[
     ),
     Reason::new(
         "NewPodsUnavailable",
-        "as many pods of the new version are unavailable as the workload's maxUnavailable lets be",
+        "maxUnavailable allows no more unavailable pods of the new version",
         "see why they are: kubectl describe pod; correct the version, or go back",
     ),
     Reason::new(
