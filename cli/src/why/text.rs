@@ -126,7 +126,9 @@ fn holder(holder: &BudgetConsumer) -> String {
         Consumption::Unavailable => "unavailable",
         Consumption::Leaving => "being deleted",
         Consumption::Lost => "its node does not answer",
-        Consumption::RecentlyReady => "Ready for less than minReadySeconds",
+        Consumption::RecentlyReady => {
+            "Ready, but not counted as available yet (minReadySeconds, or a hook of its workload)"
+        }
         Consumption::GoesNow => "goes now",
     };
     match holder.since {

@@ -181,6 +181,8 @@ pub mod annotations {
     pub const TOO_LARGE: &str = "hitless.dev/too-large";
     /// On a pod, Kubernetes' own: pods with a lower number are removed first.
     pub const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+    /// On a pod of a CloneSet, OpenKruise's own: when the label `lifecycle.apps.kruise.io/state` changed last (RFC 3339).
+    pub const LIFECYCLE_TIMESTAMP: &str = "lifecycle.apps.kruise.io/timestamp";
     /// On a CloneSet: which ids its pods have, by name, and what is under way with them. Written by the controller.
     pub const INSTANCES: &str = "hitless.dev/instances";
     /// The kubelet marks mirror pods of static pods with this.

@@ -37,7 +37,7 @@ pub struct PodView {
     pub observed_generation: i64,
     /// Labels.
     pub labels: Shared<BTreeMap<String, String>>,
-    /// Those annotations that hitless reads: `hitless.dev/…`, the mirror mark, the rules that the pod skips.
+    /// Those annotations that hitless reads: `hitless.dev/…`, the mirror mark, the rules that the pod skips, times of OpenKruise's states.
     pub annotations: Shared<BTreeMap<String, String>>,
     /// Controller owner.
     pub owner: Option<Shared<ObjectRef>>,
@@ -69,6 +69,8 @@ pub struct PodView {
     pub created: Option<Timestamp>,
     /// What PodOpsLifecycle needs of it besides its labels; only of pods with the label [`lifecycle::CONTROL`].
     pub lifecycle: Option<Box<LifecycleView>>,
+    /// Its finalizers; `None`: it has none.
+    pub finalizers: Option<Shared<Vec<String>>>,
     /// PersistentVolumeClaims that it mounts.
     pub claims: Vec<MountedClaim>,
     /// Readiness gates of OpenKruise's that keep it from being Ready ([`names::KRUISE_GATES`]).
@@ -233,6 +235,7 @@ impl From<&Pod> for PodView {
             ip: status.and_then(|s| s.pod_ip.clone()),
             created: meta.creation_timestamp.as_ref().map(|time| time.0),
             lifecycle: LifecycleView::of(pod),
+            finalizers: meta.finalizers.clone().filter(|all| !all.is_empty()).map(Shared::from),
             claims: spec.map(claims).unwrap_or_default(),
             shut_gates: shut_gates(pod),
         }
@@ -281,7 +284,11 @@ fn is_read(annotation: &str) -> bool {
     annotation.starts_with(names::PREFIX)
         || matches!(
             annotation,
-            annotations::MIRROR | annotations::SKIP_RULES | annotations::DECORATIONS | annotations::DELETION_COST
+            annotations::MIRROR
+                | annotations::SKIP_RULES
+                | annotations::DECORATIONS
+                | annotations::DELETION_COST
+                | annotations::LIFECYCLE_TIMESTAMP
         )
 }
 

@@ -202,8 +202,8 @@ impl Gate {
         self.recount_all(&changed);
     }
 
-    /// uids of all pods that are available, but not for as long as their workload wants before they count so (`minReadySeconds`). To
-    /// others they are unavailable; each is itself judged as the available pod that it is.
+    /// uids of all pods that are available, but not for as long as their workload wants before they count so (`minReadySeconds`), or that
+    /// wait for a hook of their workload. To others they are unavailable; each is itself judged as the available pod that it is.
     pub fn set_recently_ready<'u>(&mut self, recently_ready: impl IntoIterator<Item = &'u str>) {
         let changed = exchange(&mut self.recently_ready, recently_ready);
         self.recount_all(&changed);

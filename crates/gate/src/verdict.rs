@@ -100,7 +100,7 @@ pub enum Consumption {
     /// It is not available, and its node has not answered for so long that nobody waits for it: neither its operation nor its deletion ends
     /// before somebody mends or deletes the node.
     Lost,
-    /// It is Ready, but not for as long as its workload wants (`minReadySeconds`).
+    /// It is Ready, but not for as long as its workload wants (`minReadySeconds`), or its workload does not count it as available yet.
     RecentlyReady,
     /// It was let go a moment ago, in the same round.
     GoesNow,

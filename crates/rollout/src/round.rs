@@ -150,7 +150,7 @@ impl<'a, 'g> Pass<'a, 'g> {
         let writes = WritePlan::new(snapshot, now).with(changes);
         let lost = facts::lost::Lost::of(snapshot, now);
         let trials = facts::trials::Trials::of(&desired, &ended, &lost);
-        let overdue = facts::overdue::Overdue::of(snapshot, now);
+        let overdue = facts::overdue::Overdue::of(snapshot, &desired, now);
         let gate = grants::tell(gate, &desired, &ended, (&trials, &overdue, &lost), &writes);
         let nodes = snapshot.node_transitions.values();
         let least_seconds = Propagation::least_seconds(nodes.filter_map(|node| node.spec.propagation.as_ref()));

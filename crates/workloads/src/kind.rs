@@ -1,6 +1,7 @@
 //! The seam: what a kind of workload has to say for itself. Everybody else moves data.
 
-use hitless_api::GroupKind;
+use hitless_api::pod::PodView;
+use hitless_api::{GrantOp, GroupKind};
 use serde_json::Value;
 
 use crate::component::{Component, Switch};
@@ -50,6 +51,17 @@ impl Resource {
         let group = &self.group_kind.group;
         if group.is_empty() { self.version.to_owned() } else { format!("{group}/{}", self.version) }
     }
+}
+
+/// What a hook of a workload says of an operation of one of its pods.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Hook {
+    /// None concerns it.
+    Absent,
+    /// The pod leaves service for it, and nothing is missing now.
+    Over,
+    /// The pod leaves service for it, and this is missing: a clause for people. No deadline ends that.
+    Pending(String),
 }
 
 /// Names of the admission policies, and of their bindings, that keep the native controller from rolling a kind's workloads.
@@ -112,6 +124,12 @@ pub trait Kind: Sync {
     /// What is to be done for it. Pure: the same input always gives the same plan, and carrying out a plan's writes leads to the
     /// next step.
     fn plan(&self, root: &Object, world: &World<'_>) -> Plan;
+
+    /// Whether a hook of the workload concerns the operation of this pod, and what it waits for.
+    fn hook(&self, root: &Object, pod: &PodView, op: &GrantOp) -> Hook {
+        let _ = (root, pod, op);
+        Hook::Absent
+    }
 
     /// What takes everything of ours off one of its objects; for an uninstall.
     fn release(&self, object: &Object) -> Option<Write>;

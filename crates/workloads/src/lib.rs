@@ -57,7 +57,7 @@ pub use diff::first_native_change;
 pub use halted::BadVersion;
 pub use installed::Installed;
 pub use intent::{DesiredOperation, Obstacle, Operation, PodIntent};
-pub use kind::{Kind, Resource};
+pub use kind::{Hook, Kind, Resource};
 pub use kinds::daemon_set::Placement;
 pub use labels::{By, Selection, Selections};
 pub use manifest::RolledOut;

@@ -109,6 +109,9 @@ pub struct Plan {
     pub behind: BTreeSet<String>,
     /// uids of those of them that can't be brought there in the way that their owner allows.
     pub stuck: BTreeSet<String>,
+    /// uids of pods that are Ready and that the workload does not count as available: other operators have not ended with them. To its other
+    /// pods they are unavailable.
+    pub unsettled: BTreeSet<String>,
     /// Pods that are brought to the target in the end.
     pub total: usize,
     /// What people should know, for as long as it holds.
@@ -148,6 +151,7 @@ impl Plan {
             single: BTreeSet::new(),
             behind: BTreeSet::new(),
             stuck: BTreeSet::new(),
+            unsettled: BTreeSet::new(),
             total: 0,
             notes: Vec::new(),
             progress_deadline_seconds: None,

@@ -26,6 +26,8 @@ pub struct World<'a> {
     pub left: BTreeSet<String>,
     /// uids of pods whose removal the rules have let go, and for which the ledger has a reservation.
     pub removable: BTreeSet<String>,
+    /// uids of pods that agents take out of service for good.
+    pub draining: BTreeSet<String>,
     /// Pods and claims that no controller owns and that are marked as KusionStack's, by namespace.
     unowned_pods: HashMap<&'a str, Vec<&'a PodView>>,
     unowned_claims: HashMap<&'a str, Vec<&'a Object>>,
@@ -87,6 +89,7 @@ impl<'a> World<'a> {
             operating,
             left: BTreeSet::new(),
             removable: BTreeSet::new(),
+            draining: BTreeSet::new(),
             unowned_pods: HashMap::new(),
             unowned_claims,
             now: None,
@@ -183,6 +186,12 @@ impl<'a> World<'a> {
     #[must_use]
     pub fn removing(self, removable: BTreeSet<String>) -> Self {
         Self { removable, ..self }
+    }
+
+    /// The same, where agents take these pods out of service for good: uids.
+    #[must_use]
+    pub fn draining(self, draining: BTreeSet<String>) -> Self {
+        Self { draining, ..self }
     }
 
     /// Objects that stand for requests, the oldest first.

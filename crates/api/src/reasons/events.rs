@@ -117,4 +117,9 @@ pub(super) const ALL: &[Reason] = &[
         "a pod that is to be made anew with its claims has the name of one that is still being deleted",
         "wait; kubectl describe pod says what the old one waits for",
     ),
+    Reason::new(
+        "HookPending",
+        "a pod of a CloneSet waits for a hook of spec.lifecycle for longer than five minutes",
+        "look at the operator of that hook; without it, set or take off the label or the finalizer yourself",
+    ),
 ];

@@ -129,7 +129,9 @@ impl<'a> Facts<'a, '_> {
             return Err(waiting);
         }
         if !pod.gated && self.is_protected(pod, &operable.intent.operation.op) {
-            return Err(WaitReason::NoReadinessGate("and a finalizer of others wants it out of service"));
+            return Err(WaitReason::NoReadinessGate(
+                "and a finalizer of others or a hook of its workload wants it out of service",
+            ));
         }
         if operable.intent.operation.op == GrantOp::Foreign {
             return Ok(operable);

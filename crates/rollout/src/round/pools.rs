@@ -145,7 +145,7 @@ pub(crate) fn waits<'a>(desired: &DesiredState<'a>, pools: &Pools<'a>, snapshot:
         for grant in view.unfinished() {
             let Some(pod) = desired.pods.get(grant.pod.uid.as_str()) else { continue };
             for wait in grant.waits.iter().filter(|wait| wait.is_pending()) {
-                let message = match judge(wait, grant, pod, pools, snapshot) {
+                let message = match judge(wait, grant, pod, (desired, pools, snapshot)) {
                     None => None,
                     Some(words) if words == wait.message => continue,
                     Some(words) => Some(words),
@@ -159,9 +159,14 @@ pub(crate) fn waits<'a>(desired: &DesiredState<'a>, pools: &Pools<'a>, snapshot:
 }
 
 /// What is missing; `None`: it is over.
-fn judge(wait: &Wait, grant: &Grant, pod: &PodView, pools: &Pools<'_>, snapshot: &Snapshot) -> Option<String> {
+fn judge(
+    wait: &Wait,
+    grant: &Grant,
+    pod: &PodView,
+    (desired, pools, snapshot): (&DesiredState<'_>, &Pools<'_>, &Snapshot),
+) -> Option<String> {
     if wait.is_for_finalizers() {
-        return finalizers::judge(grant, pod).map(|words| limit(&words));
+        return finalizers::judge(desired, grant, pod).map(|words| limit(&words));
     }
     let words = match wait.before {
         WaitPoint::Operate => OUT,

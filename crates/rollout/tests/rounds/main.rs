@@ -9,6 +9,7 @@ mod decorations;
 mod dependency;
 mod finalizers;
 mod guests;
+mod hooks;
 mod inoperable;
 mod labels;
 mod last_endpoint;

@@ -5,6 +5,7 @@ pub(crate) mod body;
 mod conditions;
 mod difference;
 mod gates;
+mod hooks;
 mod journal;
 mod limit;
 mod names;
@@ -19,7 +20,8 @@ mod status;
 mod undo;
 mod view;
 
-use hitless_api::GroupKind;
+use hitless_api::pod::PodView;
+use hitless_api::{GrantOp, GroupKind};
 use serde_json::Value;
 
 pub use crate::object::CloneSet;
@@ -29,7 +31,7 @@ use names::GROUP;
 use super::on_delete;
 use crate::component::{Component, KRUISE, Switch};
 use crate::halted::{BadVersion, NO_OTHER};
-use crate::kind::{Kind, Resource, Size};
+use crate::kind::{Hook, Kind, Resource, Size};
 use crate::manifest::RolledOut;
 use crate::object::{self, Body, Object, ReadError};
 use crate::plan::Plan;
@@ -81,6 +83,7 @@ impl Kind for CloneSets {
                 &["update"],
                 "its pods block its deletion; some clusters ask for this right then",
             ),
+            Right::of("", "pods", &["patch"], "the labels and finalizers of hooks, and the state that goes with them"),
             Right::of("apps", "controllerrevisions", &["create", "patch", "delete"], "the templates that it has had"),
         ]
     }
@@ -110,6 +113,10 @@ impl Kind for CloneSets {
 
     fn plan(&self, root: &Object, world: &World<'_>) -> Plan {
         root.clone_set().map_or_else(|| Plan::nothing(root), |set| plan::plan(set, world))
+    }
+
+    fn hook(&self, root: &Object, pod: &PodView, op: &GrantOp) -> Hook {
+        root.clone_set().map_or(Hook::Absent, |set| hooks::hook(&set.body.hooks, pod, op))
     }
 
     fn release(&self, object: &Object) -> Option<Write> {

@@ -58,8 +58,10 @@ impl<'a> Departures<'a> {
     pub(super) fn remove(&mut self, facts: &Facts<'_, 'a>, pod: Option<&'a PodView>, how: Leave) -> bool {
         let Some(pod) = pod else { return false };
         if let Some(may_go) = MayGo::drained(pod, facts.world) {
-            self.removed.push(may_go);
-            return true;
+            // What keeps it may have come while it left; it is out of service until then.
+            let is_kept = facts.rules.is_kept(pod);
+            self.removed.extend((!is_kept).then_some(may_go));
+            return !is_kept;
         }
         let Leave { delay_seconds, fetch, removal } = how;
         let ends = self.successors.contains_key(&pod.id.uid);
@@ -67,7 +69,7 @@ impl<'a> Departures<'a> {
         let intent = Ok(PodIntent::drain_for(pod, fetch));
         // Also of one that is reserved: its reservation stays as long as it is wanted.
         self.desired.push(DesiredOperation { delay_seconds, ends, removal, ..DesiredOperation::new(pod, intent) });
-        let may_go = MayGo::reserved(pod, facts.world);
+        let may_go = MayGo::reserved(pod, facts.world).filter(|_| !facts.rules.is_kept(pod));
         self.removed.extend(may_go);
         may_go.is_some()
     }

@@ -39,6 +39,9 @@ pub(crate) trait Rules {
     /// Somebody asks for another pod in the place of this one, which leaves once the other one serves.
     fn is_to_be_replaced(&self, pod: &PodView) -> bool;
 
+    /// Other operators have to do something before the pod is deleted. One that serves leaves service meanwhile.
+    fn is_kept(&self, pod: &PodView) -> bool;
+
     /// Ids whose pods the set lets go: nothing else is done to them.
     fn excluded(&self, instances: &Instances<'_>) -> BTreeSet<i32>;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hitless_api::GrantOp;
 use hitless_api::pod::PodView;
-use hitless_workloads::{Object, Plan, Request, Undo, World, Write, registry};
+use hitless_workloads::{Hook, Object, Plan, Request, Undo, World, Write, registry};
 use hitless_world::carry_out;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
@@ -32,6 +32,8 @@ pub(crate) struct Cluster {
     pub(crate) left: BTreeSet<String>,
     /// uids of pods whose removal is reserved.
     pub(crate) removable: BTreeSet<String>,
+    /// uids of pods with an operation under way.
+    pub(crate) operating: BTreeSet<String>,
     /// Writes that are refused, by verb.
     pub(crate) refused: BTreeSet<&'static str>,
     /// Images whose pods never get Ready.
@@ -46,6 +48,7 @@ pub(crate) struct Seen {
     objects: Objects,
     pods: Objects,
     removable: BTreeSet<String>,
+    operating: BTreeSet<String>,
     /// What the API server has said no to, by the write's key.
     pub(crate) refused: BTreeMap<String, String>,
 }
@@ -154,6 +157,47 @@ impl Cluster {
         pod["metadata"]["labels"][name] = json!(value);
     }
 
+    /// Somebody takes a label off a pod.
+    pub(crate) fn unlabel(&mut self, pod: &str, name: &str) {
+        let version = self.next_version();
+        let pod = self.objects.get_mut(&("Pod".to_owned(), pod.to_owned())).unwrap();
+        pod["metadata"]["resourceVersion"] = json!(version);
+        pod["metadata"]["labels"].as_object_mut().unwrap().remove(name);
+    }
+
+    /// Upstream's state of the pods, each once.
+    pub(crate) fn states(&self) -> BTreeSet<&str> {
+        self.objects
+            .iter()
+            .filter(|(key, pod)| is_pod(key) && pod["metadata"]["deletionTimestamp"].is_null())
+            .filter_map(|(_, pod)| pod["metadata"]["labels"]["lifecycle.apps.kruise.io/state"].as_str())
+            .collect()
+    }
+
+    /// Agents begin with all pods: they are out of service.
+    pub(crate) fn begin(&mut self) {
+        self.operating = self.uids();
+        self.serve(false);
+    }
+
+    /// The operations of all pods are over, and the pods are back.
+    pub(crate) fn end(&mut self) {
+        self.operating.clear();
+        self.serve(true);
+    }
+
+    fn serve(&mut self, serves: bool) {
+        let status = if serves { "True" } else { "False" };
+        for pod in self.pod_names() {
+            let version = self.next_version();
+            let pod = self.objects.get_mut(&("Pod".to_owned(), pod)).unwrap();
+            pod["metadata"]["resourceVersion"] = json!(version);
+            for condition in pod["status"]["conditions"].as_array_mut().unwrap() {
+                condition["status"] = json!(status);
+            }
+        }
+    }
+
     /// A pod is not Ready any more.
     pub(crate) fn breaks(&mut self, pod: &str) {
         let version = self.next_version();
@@ -251,7 +295,8 @@ impl Cluster {
 impl Seen {
     /// As the cluster is now.
     pub(crate) fn of(cluster: &Cluster) -> Self {
-        let mut seen = Self { removable: cluster.removable.clone(), ..Self::default() };
+        let (removable, operating) = (cluster.removable.clone(), cluster.operating.clone());
+        let mut seen = Self { removable, operating, ..Self::default() };
         seen.follow_objects(cluster);
         seen.follow_pods(cluster);
         seen
@@ -278,13 +323,25 @@ impl Seen {
         registry::of_workload(&set.id.group_kind).unwrap().undo(set, &world, to_revision)
     }
 
+    /// What a hook still wants before this is done to the pod.
+    pub(crate) fn hook(&self, pod: &str, op: &GrantOp) -> Option<String> {
+        let set = registry::read(self.objects[&set_key()].clone()).unwrap().unwrap();
+        let pod = self.pods[&("Pod".to_owned(), pod.to_owned())].clone();
+        let pod = PodView::from(&serde_json::from_value::<Pod>(pod).unwrap());
+        match registry::of_workload(&set.id.group_kind).unwrap().hook(&set, &pod, op) {
+            Hook::Pending(words) => Some(words),
+            Hook::Over | Hook::Absent => None,
+        }
+    }
+
     /// The same at another time.
     pub(crate) fn plan_at(&self, left: &BTreeSet<String>, now: &str) -> Plan {
         let objects: Vec<Arc<Object>> =
             self.objects.values().map(|object| Arc::new(registry::read(object.clone()).unwrap().unwrap())).collect();
         let view = |pod: &Value| Arc::new(PodView::from(&serde_json::from_value::<Pod>(pod.clone()).unwrap()));
         let pods: Vec<Arc<PodView>> = self.pods.values().map(view).collect();
-        let world = World::new(&objects, &pods, BTreeSet::new()).after(left.clone()).removing(self.removable.clone());
+        let world =
+            World::new(&objects, &pods, self.operating.clone()).after(left.clone()).removing(self.removable.clone());
         let world = world.at(&pods, now.parse().unwrap()).refusing(self.refused.clone());
         world.plans().into_iter().find(|plan| plan.workload.name == "web").unwrap()
     }

@@ -6,6 +6,7 @@
 mod clone_set {
     mod claims;
     mod cluster;
+    mod hooks;
     mod in_place;
     mod orders;
     mod recreate;

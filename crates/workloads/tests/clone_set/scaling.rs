@@ -140,8 +140,12 @@ fn what_makes_no_sense_is_told_and_changes_no_pod() {
         (json!({"updateStrategy": {"partition": "99"}}), "99"),
         (json!({"updateStrategy": {"type": "Sideways"}}), "Sideways"),
         (json!({"updateStrategy": {"type": "ReCreate", "rollingUpdate": {}}}), "v1beta1"),
-        (json!({"lifecycle": {"preDelete": {"labelsHandler": {"a": "b"}}}}), "lifecycle"),
         (json!({"selector": {"matchLabels": {"app": "other"}}}), "spec.selector"),
+        (json!({"lifecycle": {"preDelete": {"labelsHandler": {"app": "web"}}}}), "hook preDelete"),
+        (
+            json!({"lifecycle": {"inPlaceUpdate": {"labelsHandler": {"controller-revision-hash": "x"}}}}),
+            "hook inPlaceUpdate",
+        ),
         (json!({"volumeClaimTemplates": [{"metadata": {"name": "a"}}, {"metadata": {"name": "a"}}]}), "two entries"),
     ];
     for (fields, words) in faults {

@@ -334,7 +334,7 @@ fn agentless(snapshot: &Snapshot) -> BTreeSet<String> {
 
 fn world(snapshot: &Snapshot) -> World<'_> {
     let world = World::new(&snapshot.objects, &snapshot.pods, operating(snapshot)).selected(snapshot.selections());
-    world.after(left(snapshot)).removing(removable(snapshot))
+    world.after(left(snapshot)).removing(removable(snapshot)).draining(draining(snapshot))
 }
 
 /// uids of pods with an operation that is not over: a live grant, or a reservation in a ledger.
@@ -356,6 +356,12 @@ fn removable(snapshot: &Snapshot) -> BTreeSet<String> {
     let ledgers = snapshot.ledgers.iter().filter(|(namespace, _)| *namespace != CLUSTER);
     let reserved = ledgers.flat_map(|(_, ledger)| &ledger.spec.reservations).filter(|(_, it)| it.removal);
     reserved.map(|(uid, _)| uid).filter(|uid| !granted.contains(uid.as_str())).cloned().collect()
+}
+
+/// uids of pods with a live grant to leave service for good.
+fn draining(snapshot: &Snapshot) -> BTreeSet<String> {
+    let live = snapshot.node_transitions.values().flat_map(|node| node.unfinished());
+    live.filter(|grant| grant.op == GrantOp::Drain).map(|grant| grant.pod.uid.clone()).collect()
 }
 
 /// uids of pods that have left service for good.

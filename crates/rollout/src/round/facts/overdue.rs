@@ -22,26 +22,26 @@ pub(crate) struct Overdue<'a> {
 struct Late<'a> {
     uid: &'a str,
     since: Timestamp,
-    /// The operation is theirs.
-    is_theirs: bool,
+    op: GrantOp,
 }
 
 impl<'a> Overdue<'a> {
-    pub(crate) fn of(snapshot: &'a Snapshot, now: Timestamp) -> Self {
+    pub(crate) fn of(snapshot: &'a Snapshot, desired: &DesiredState<'_>, now: Timestamp) -> Self {
         let unfinished = snapshot.node_transitions.values().flat_map(|node| node.unfinished());
         let waits = |grant: &Grant| grant.waits.iter().any(|wait| wait.is_for_finalizers() && wait.is_pending());
         let of_grants = unfinished.filter(|grant| grant.op == GrantOp::Foreign || waits(grant)).map(|grant| Late {
             uid: &grant.pod.uid,
             since: grant.granted.0,
-            is_theirs: grant.op == GrantOp::Foreign,
+            op: grant.op.clone(),
         });
         let reservations = snapshot.ledgers.values().flat_map(|ledger| &ledger.spec.reservations);
         // That of a pod that nobody protects is over in a moment: hardly any lasts for long enough to look whether somebody does.
         let removals = reservations.filter(|(_, reservation)| reservation.removal).filter(|(uid, reservation)| {
-            let is_protected = || snapshot.pods.iter().any(|pod| pod.id.uid == **uid && pod.is_protected());
+            let pod = || desired.pods.get(uid.as_str());
+            let is_protected = || pod().is_some_and(|pod| finalizers::missing(desired, pod, &GrantOp::Drain).is_some());
             now.duration_since(reservation.since.0) < foreign::LONGEST || is_protected()
         });
-        let removals = removals.map(|(uid, reservation)| Late { uid, since: reservation.since.0, is_theirs: false });
+        let removals = removals.map(|(uid, reservation)| Late { uid, since: reservation.since.0, op: GrantOp::Drain });
         let mut found = Self::default();
         for late in of_grants.chain(removals) {
             let until = late.since.saturating_add(foreign::LONGEST).unwrap_or(Timestamp::MAX);
@@ -68,10 +68,11 @@ impl<'a> Overdue<'a> {
                     "no operator operates it any more, and it has not come back: look at its labels, finalizers and containers".to_owned()
                 })
             };
-            let (who, words) = if late.is_theirs {
-                ("others have operated", operators())
+            let (who, words) = if late.op == GrantOp::Foreign {
+                ("others have operated".to_owned(), operators())
             } else {
-                ("finalizers of others have kept us from", finalizers::missing(pod)?)
+                let who = if pod.is_protected() { "finalizers of others have" } else { "a hook of its workload has" };
+                (format!("{who} kept us from"), finalizers::missing(desired, pod, &late.op)?)
             };
             let since = late.since.strftime("%Y-%m-%dT%H:%M:%SZ");
             let text = format!(

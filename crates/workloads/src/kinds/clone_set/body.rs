@@ -2,14 +2,17 @@
 
 mod fault;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use hitless_api::clone_set::{CloneSetSpec, CloneSetStatus, Pace, PriorityStrategy, Rolling, ScatterTerm, Shape};
+use hitless_api::clone_set::{
+    CloneSetSpec, CloneSetStatus, Lifecycle, Pace, PriorityStrategy, Rolling, ScatterTerm, Shape,
+};
 use hitless_api::selector;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::names::EXCLUDES_PREPARING_DELETE;
 use super::rounding;
 use crate::opt_in::OptIn;
 use crate::pod_set::policy::UpgradePolicy;
@@ -63,6 +66,10 @@ pub struct CloneSetBody {
     pub scatter: Vec<ScatterTerm>,
     /// A rollout that gets on with nothing for so many seconds is reported as failed.
     pub progress_deadline_seconds: Option<u32>,
+    /// What others do to its pods.
+    pub hooks: Lifecycle,
+    /// Pods that wait for a hook before they are deleted do not count as there.
+    pub excludes_preparing_delete: bool,
     /// Why nothing is done for it, as a clause for people.
     pub fault: Option<String>,
     /// `status`.
@@ -71,9 +78,17 @@ pub struct CloneSetBody {
 
 #[derive(Deserialize)]
 struct Raw {
+    #[serde(default)]
+    metadata: Metadata,
     spec: CloneSetSpec,
     #[serde(default)]
     status: CloneSetStatus,
+}
+
+#[derive(Default, Deserialize)]
+struct Metadata {
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
 }
 
 /// The strategy of both versions.
@@ -110,7 +125,7 @@ impl Update {
 }
 
 impl From<Raw> for CloneSetBody {
-    fn from(Raw { spec, status }: Raw) -> Self {
+    fn from(Raw { metadata, spec, status }: Raw) -> Self {
         let update = Update::of(&spec);
         let fault = fault::of(&spec, &update);
         let shape = spec.shape();
@@ -151,6 +166,9 @@ impl From<Raw> for CloneSetBody {
             scatter: update.pace.scatter_strategy,
             // Upstream's word for "none".
             progress_deadline_seconds: seconds(spec.progress_deadline_seconds.filter(|seconds| *seconds != i32::MAX)),
+            hooks: spec.lifecycle.unwrap_or_default(),
+            excludes_preparing_delete: scale.exclude_preparing_delete.unwrap_or_default()
+                || metadata.labels.get(EXCLUDES_PREPARING_DELETE).is_some_and(|value| value == "true"),
             fault,
             status,
         }

@@ -9,10 +9,10 @@ pub(crate) const GROUP: &str = "apps.kruise.io";
 pub(super) const INSTANCE_ID: &str = "apps.kruise.io/cloneset-instance-id";
 /// On a pod, with any value: it is deleted, and made anew where the number of pods stays.
 pub(super) const SPECIFIED_DELETE: &str = "apps.kruise.io/specified-delete";
-/// On a pod: where it is in its life. Absent or `Normal`: it counts as available.
+/// On a CloneSet, value `true`: what v1beta1 says by `scaleStrategy.excludePreparingDelete`.
+pub(super) const EXCLUDES_PREPARING_DELETE: &str = "apps.kruise.io/cloneset-scaling-exclude-preparing-delete";
+/// On a pod: where it is in its life ([`super::hooks::State`]). Absent or `Normal`: it counts as available.
 pub(super) const LIFECYCLE_STATE: &str = "lifecycle.apps.kruise.io/state";
-/// The state of a pod that nobody does anything to.
-pub(super) const NORMAL: &str = "Normal";
 /// On a claim, ours: name of its template.
 pub(super) const CLAIM_TEMPLATE: &str = "hitless.dev/claim-template";
 /// On a claim, ours: hash of its template.

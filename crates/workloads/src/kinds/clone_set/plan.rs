@@ -2,14 +2,15 @@
 
 use std::collections::BTreeSet;
 
+use hitless_api::GrantOp;
 use hitless_api::pod::PodView;
 
 use super::difference::Difference;
 use super::journal::InstancesAnnotation;
 use super::limit::{Bounds, chosen};
-use super::rules::{CloneSetRules, is_available};
+use super::rules::{CloneSetRules, is_available, is_named};
 use super::view::{Refusal, View};
-use super::{CLONE_SET, CloneSet, gates, spec};
+use super::{CLONE_SET, CloneSet, gates, hooks, spec};
 use crate::because::{Because, Cause};
 use crate::intent::{DesiredOperation, Obstacle, share};
 use crate::plan::{Plan, Stage};
@@ -119,12 +120,22 @@ fn hold_back(facts: &Facts<'_, '_>, found: &Difference, plan: &mut pod_set::Plan
     }
 }
 
+/// Whether the pod is to leave for good.
+fn is_leaving(plan: &pod_set::Plan<'_, '_>, world: &World<'_>, pod: &PodView) -> bool {
+    let drains = |wanted: &DesiredOperation| {
+        wanted.pod.uid == pod.id.uid && wanted.intent.as_ref().is_ok_and(|intent| intent.operation.op == GrantOp::Drain)
+    };
+    world.left.contains(&pod.id.uid) || plan.leaving.is_removed(pod) || plan.leaving.desired.iter().any(drains)
+}
+
 /// It goes on to what its owner wants.
 fn rolled(view: View<'_, '_, '_>, target: Revision<'_>) -> Plan {
     let View { set, facts, plan, .. } = view;
     let world = facts.world;
     let journal = InstancesAnnotation { set };
-    let mut writes: Vec<Write> = plan.writes(facts, &journal, Own::default());
+    let decided = |pod: &PodView| hooks::Decided { leaves: is_leaving(plan, world, pod), is_named: is_named(set, pod) };
+    let beside = hooks::writes(set, world, decided);
+    let mut writes: Vec<Write> = plan.writes(facts, &journal, Own { beside, ..Own::default() });
     writes.extend(facts.revisions.renumber(target));
     // What is under way is not taken back because other pods can't follow, and may be rolled back to the revision that it left.
     let is_operating = facts.pods.iter().any(|pod| world.operating.contains(&pod.id.uid));
@@ -139,6 +150,9 @@ fn rolled(view: View<'_, '_, '_>, target: Revision<'_>) -> Plan {
     writes.extend(view.report(&refusals).filter(|_| !is_written));
     let mut notes = view.notes();
     notes.extend(restart_annotations::notes(set.object, &CLONE_SET));
+    let overdue = hooks::Overdue::of(set, world);
+    notes.extend(overdue.text.map(|text| warning(&facts.spec, "HookPending", text)));
+    let unsettled = facts.pods.iter().filter(|pod| hooks::is_unsettled(pod)).map(|pod| pod.id.uid.clone());
     let (goal, single) = plan.goals();
     let pod_set::Progress { behind, stuck, total, refused, .. } = &plan.progress;
     let mut desired = plan.leaving.desired.clone();
@@ -159,9 +173,10 @@ fn rolled(view: View<'_, '_, '_>, target: Revision<'_>) -> Plan {
         desired,
         behind: behind.clone(),
         stuck: stuck.clone(),
+        unsettled: unsettled.collect(),
         total: *total,
         notes,
-        wake_at: view.deadline(),
+        wake_at: view.deadline().into_iter().chain(overdue.wake_at).min(),
         ..idle(set, stage)
     }
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hitless_api::pod::PodView;
 
+use super::hooks::{self, State};
 use super::order::{RemovalRank, UpdateRank};
 use super::priority::{Priority, priority};
 use super::scatter::scatter;
@@ -26,8 +27,7 @@ pub(super) fn is_named(set: CloneSet<'_>, pod: &PodView) -> bool {
 
 /// Ready for long enough, and nobody does anything to it.
 pub(super) fn is_available(world: &World<'_>, pod: &PodView) -> bool {
-    let state = pod.labels.get(names::LIFECYCLE_STATE);
-    let is_normal = state.is_none_or(|state| state.is_empty() || state == names::NORMAL);
+    let is_normal = State::of(pod) == State::Normal;
     let is_recent = world.recently_ready.contains_key(pod.id.uid.as_str());
     is_normal && pod.available() && !is_recent && !world.left.contains(&pod.id.uid)
 }
@@ -124,7 +124,14 @@ impl Rules for CloneSetRules<'_, '_> {
         0
     }
 
+    fn is_kept(&self, pod: &PodView) -> bool {
+        hooks::pending_deletion(&self.set.body.hooks, pod).is_some()
+    }
+
+    /// Without a hook a new pod is `Normal` at once, which upstream's label says, too, where it is absent: one write less.
     fn labels(&self, id: i32, _: Option<&str>) -> Vec<(&'static str, String)> {
-        vec![(names::INSTANCE_ID, names::id_text(id))]
+        let begins = self.set.body.hooks.pre_normal.is_some();
+        let state = begins.then(|| (names::LIFECYCLE_STATE, State::PreparingNormal.as_str().to_owned()));
+        [(names::INSTANCE_ID, names::id_text(id))].into_iter().chain(state).collect()
     }
 }

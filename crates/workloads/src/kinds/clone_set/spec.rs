@@ -3,6 +3,7 @@
 use hitless_api::pod::PodView;
 
 use super::difference::{Counted, Difference, Wanted, difference};
+use super::hooks::State;
 use super::rules::is_named;
 use super::{CLONE_SET, CloneSet, names};
 use crate::pod_set::pods::{is_at, stays};
@@ -65,10 +66,13 @@ pub(super) fn with_pods<'a>(set: CloneSet<'a>, found: &Difference, pods: &[&PodV
     let spec = without_pods(set);
     let there = pods.iter().filter(|pod| stays(pod)).count();
     let beyond = there.saturating_sub(body.replicas);
+    // One that its owner has named is replaced before its hook is over, where that is wanted.
+    let is_excluded = |pod: &&&PodView| stays(pod) && is_named(set, pod) && State::of(pod) == State::PreparingDelete;
+    let excluded = if body.excludes_preparing_delete { pods.iter().filter(is_excluded).count() } else { 0 };
     let burst = if body.scale_max_unavailable.is_some() && found.to_make > 0 { found.to_make_now } else { BURST };
     Spec {
-        replicas: body.replicas + found.surge,
-        scope: Scope::Partition(body.partition + found.surge),
+        replicas: body.replicas + found.surge + excluded,
+        scope: Scope::Partition(body.partition + found.surge + excluded),
         limits: Limits { anew: body.max_unavailable + beyond, burst: burst.min(BURST), ..spec.limits },
         ..spec
     }
@@ -86,7 +90,7 @@ pub(super) fn found(
         is_new: is_at(pod, target),
         is_available: is_available(pod),
         is_to_delete: is_named(set, pod),
-        is_preparing_delete: false,
+        is_preparing_delete: State::of(pod) == State::PreparingDelete,
     });
     let wanted = Wanted {
         replicas: body.replicas,
@@ -94,7 +98,7 @@ pub(super) fn found(
         max_surge: body.max_surge,
         max_unavailable: body.max_unavailable,
         scale_max_unavailable: body.scale_max_unavailable,
-        excludes_preparing_delete: false,
+        excludes_preparing_delete: body.excludes_preparing_delete,
         goes_back: false,
     };
     difference(&wanted, &counted.collect::<Vec<_>>())

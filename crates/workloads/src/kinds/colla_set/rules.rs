@@ -63,6 +63,11 @@ impl Rules for CollaSetRules<'_, '_> {
         is_listed || pod.labels.contains_key(names::TO_DELETE)
     }
 
+    /// Finalizers of PodOpsLifecycle are looked at elsewhere, for pods of all kinds.
+    fn is_kept(&self, _: &PodView) -> bool {
+        false
+    }
+
     fn is_to_be_replaced(&self, pod: &PodView) -> bool {
         pod.labels.contains_key(names::TO_REPLACE) && !pod.labels.contains_key(names::REPLACED_BY)
     }

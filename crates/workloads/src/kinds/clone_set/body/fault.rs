@@ -3,10 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use hitless_api::clone_set::{CloneSetSpec, Lifecycle, PriorityStrategy};
+use hitless_api::clone_set::{CloneSetSpec, PriorityStrategy};
+use hitless_api::names::{PREFIX, labels};
+use hitless_api::selector;
 
 use super::Update;
-use crate::kinds::clone_set::rounding;
+use crate::kinds::clone_set::{names::GROUP, rounding};
 use crate::pod_set::policy::UpgradePolicy;
 use crate::template;
 
@@ -17,6 +19,7 @@ pub(super) fn of(spec: &CloneSetSpec, update: &Update) -> Option<String> {
         .or_else(|| priority(update.pace.priority_strategy.as_ref()?))
         .or_else(|| template(spec))
         .or_else(|| claims(spec))
+        .or_else(|| hooks(spec))
 }
 
 fn shape(spec: &CloneSetSpec, update: &Update) -> Option<String> {
@@ -25,15 +28,11 @@ fn shape(spec: &CloneSetSpec, update: &Update) -> Option<String> {
             spec.updateStrategy.rollingUpdate (v1beta1)";
         return Some(text.to_owned());
     }
-    if update.policy().is_none() {
-        let policy = &update.policy;
-        return Some(format!(
-            "the update policy {policy} is not known; use ReCreate, InPlaceIfPossible or InPlaceOnly"
-        ));
-    }
-    spec.lifecycle.as_ref().filter(|lifecycle| **lifecycle != Lifecycle::default()).map(|_| {
-        "spec.lifecycle has hooks, which hitless does not wait for yet; take them off, or leave this CloneSet to Kruise's own manager".to_owned()
-    })
+    let policy = &update.policy;
+    update
+        .policy()
+        .is_none()
+        .then(|| format!("the update policy {policy} is not known; use ReCreate, InPlaceIfPossible or InPlaceOnly"))
 }
 
 fn numbers(spec: &CloneSetSpec, update: &Update) -> Option<String> {
@@ -95,4 +94,27 @@ fn claims(spec: &CloneSetSpec) -> Option<String> {
     }
     let twice = names.iter().enumerate().find(|(index, name)| names[..*index].contains(name))?;
     Some(format!("spec.volumeClaimTemplates has two entries with the name {}", twice.1))
+}
+
+/// A hook whose label is of the CloneSet's own: who takes it off a pod takes the pod away from the set, and who puts it back tells of another
+/// revision. Upstream lets such hooks through.
+fn hooks(spec: &CloneSetSpec) -> Option<String> {
+    let lifecycle = spec.lifecycle.as_ref()?;
+    let all = [
+        ("preNormal", &lifecycle.pre_normal),
+        ("preDelete", &lifecycle.pre_delete),
+        ("inPlaceUpdate", &lifecycle.in_place_update),
+    ];
+    let is_own = |key: &String| {
+        let selects = spec.selector.match_labels.as_ref().is_some_and(|all| all.contains_key(key));
+        let domain = key.split_once('/').map_or("", |(domain, _)| domain);
+        let is_revision = [labels::CONTROLLER_REVISION_HASH, labels::POD_TEMPLATE_HASH].contains(&key.as_str());
+        selects || is_revision || key.starts_with(PREFIX) || domain == GROUP || domain.ends_with(".apps.kruise.io")
+    };
+    all.into_iter().find_map(|(name, hook)| {
+        let label = hook.as_ref()?.labels_handler.keys().find(|key| is_own(key))?;
+        Some(format!(
+            "hook {name} of spec.lifecycle names the label {label}, by which the CloneSet finds its pods or tells them apart; use another label"
+        ))
+    })
 }
