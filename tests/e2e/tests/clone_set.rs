@@ -1,7 +1,7 @@
 //! What a user of OpenKruise sees who applies a CloneSet.
 
 use anyhow::{Context as _, ensure};
-use hitless_e2e::app::{App, Identity, PATIENCE, Shape, all_ready, image_of};
+use hitless_e2e::app::{App, Identity, PATIENCE, Shape, all_ready, image_of, is_ready};
 use hitless_e2e::traffic::Rate;
 use hitless_e2e::{Stack, Traffic};
 use serde_json::{Value, json};
@@ -105,5 +105,52 @@ fn a_pod_that_somebody_deletes_is_made_anew_and_a_named_one_is_removed() -> anyh
         let is_gone = pods.values().all(|pod| pod["metadata"]["uid"] != gone.uid.as_str());
         (is_gone && all_ready(pods, 3)).then_some(())
     })?;
+    scene.finish().map(drop)
+}
+
+/// A label by which another operator keeps a pod as it is.
+const HOOK: &str = "example.com/hook";
+
+impl Scene {
+    /// Waits until the CloneSet says of a pod that it is in this state, and returns the pod.
+    fn wait_state(&self, state: &str) -> anyhow::Result<Value> {
+        self.app.pods.wait(&format!("a pod in state {state}"), PATIENCE, |pods| {
+            let is = |pod: &&Value| pod["metadata"]["labels"]["lifecycle.apps.kruise.io/state"] == state;
+            pods.values().find(is).cloned()
+        })
+    }
+
+    /// Does what the operator does: takes its label off (`-`), or puts it back (`=true`).
+    fn label(&self, pod: &Value, how: &str) -> anyhow::Result<()> {
+        let name = pod["metadata"]["name"].as_str().context("a pod without a name")?;
+        self.app.kubectl.run(&["label", "pod", name, &format!("{HOOK}{how}")]).map(drop)
+    }
+}
+
+#[test]
+fn an_operators_hook_is_waited_for_before_a_pod_is_updated_or_removed() -> anyhow::Result<()> {
+    let hook = json!({"labelsHandler": {HOOK: "true"}});
+    let mut spec = in_place();
+    spec["lifecycle"] = json!({"inPlaceUpdate": hook, "preDelete": hook});
+    spec["template"] = json!({"metadata": {"labels": {HOOK: "true"}}});
+    let scene = Scene::start("hooks", 2, &spec)?;
+    scene.app.set_version("v2")?;
+    for updated in 1..=2 {
+        let asked = scene.wait_state("PreparingUpdate")?;
+        ensure!(image_of(&asked) == scene.app.image("v1"), "it was updated before its hook was over: {asked}");
+        ensure!(!is_ready(&asked), "a pod that is to be updated serves: {asked}");
+        scene.label(&asked, "-")?;
+        let done = scene.wait_state("Updated")?;
+        ensure!(scene.count("v2") == updated, "{} pods are updated, {updated} were asked", scene.count("v2"));
+        scene.label(&done, "=true")?;
+        scene.wait_status("its pod to be available again", |status| status["availableReplicas"] == 2)?;
+    }
+    scene.app.wait_version("v2", 2)?;
+    ensure!(scene.app.identities() == scene.before, "pods were replaced: {:?}", scene.app.identities());
+    scene.app.kubectl.run(&["scale", "cloneset/web", "--replicas=1"])?;
+    let asked = scene.wait_state("PreparingDelete")?;
+    ensure!(asked["metadata"]["deletionTimestamp"].is_null(), "it was deleted before its hook was over: {asked}");
+    scene.label(&asked, "-")?;
+    scene.wait_status("one pod", |status| status["replicas"] == 1 && status["availableReplicas"] == 1)?;
     scene.finish().map(drop)
 }

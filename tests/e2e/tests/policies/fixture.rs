@@ -2,6 +2,7 @@
 
 mod controller;
 mod exec_hooks;
+mod kruise;
 mod kusionstack;
 mod pods;
 mod rules;
@@ -21,6 +22,8 @@ use crate::request::{Api, Call, USERS};
 use controller::Before;
 use exec_hooks::create_exec_hooks;
 pub(crate) use exec_hooks::{command, drain_policies, drain_policy};
+use kruise::create_clone_set;
+pub(crate) use kruise::{CLONE, HOOK, clone_set_claim, clone_set_pod, clone_set_revision, clone_sets};
 pub(crate) use kusionstack::{claim, claims, colla_set_pod, colla_sets, node_rights, operation_jobs, revision};
 use kusionstack::{create_colla_set, create_jobs, create_node_rights};
 use pods::{create_labelled_pod, create_ledger, create_pods, create_system_pod};
@@ -66,7 +69,7 @@ pub(crate) struct Fixture {
 }
 
 /// Files and directories of the manifests: everything but the programs.
-const MANIFESTS: [&str; 8] = [
+const MANIFESTS: [&str; 10] = [
     "namespace.yaml",
     "crds",
     "policies",
@@ -75,6 +78,8 @@ const MANIFESTS: [&str; 8] = [
     "kusionstack/crds",
     "kusionstack/lifecycle.yaml",
     "kusionstack/rbac/rbac.yaml",
+    "kruise/crds",
+    "kruise/rbac/rbac.yaml",
 ];
 
 /// Installs everything of the manifests but the programs.
@@ -170,6 +175,7 @@ impl Fixture {
         create_adopted(api).await?;
         create_sets(api).await?;
         create_colla_set(api).await?;
+        create_clone_set(api).await?;
         create_node_rights(api).await?;
         create_jobs(api).await?;
         create_exec_hooks(api).await?;

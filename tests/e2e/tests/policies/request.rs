@@ -196,8 +196,11 @@ impl Api {
 
     async fn uids(&self) -> anyhow::Result<BTreeMap<(String, String), String>> {
         let mut uids = BTreeMap::new();
-        let group = "/apis/apps.kusionstack.io/v1alpha1/collasets";
-        for (kind, path) in [("Deployment", "/apis/apps/v1/deployments"), ("CollaSet", group)] {
+        for (kind, path) in [
+            ("Deployment", "/apis/apps/v1/deployments"),
+            ("CollaSet", "/apis/apps.kusionstack.io/v1alpha1/collasets"),
+            ("CloneSet", "/apis/apps.kruise.io/v1alpha1/clonesets"),
+        ] {
             let list = self.admin(&Call::get(path)).await?;
             for meta in list["items"].as_array().into_iter().flatten().map(|each| &each["metadata"]) {
                 let text = |field: &str| meta[field].as_str().unwrap_or_default().to_owned();

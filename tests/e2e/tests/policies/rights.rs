@@ -18,6 +18,7 @@ pub(crate) async fn judge(api: &Api) -> anyhow::Result<Vec<String>> {
     for role in [
         format!("{RBAC}/clusterroles/hitless-controller"),
         format!("{RBAC}/clusterroles/hitless-controller-kusionstack"),
+        format!("{RBAC}/clusterroles/hitless-controller-kruise"),
         format!("{RBAC}/namespaces/{DEFAULT_SYSTEM_NAMESPACE}/roles/hitless-controller"),
     ] {
         let rules = api.admin(&Call::get(role.as_str())).await?["rules"].take();

@@ -2,6 +2,7 @@
 
 mod adopt;
 mod agent;
+mod clone_set;
 mod colla_set;
 mod companion;
 mod controller;
@@ -28,6 +29,7 @@ pub(crate) fn all() -> Vec<Row> {
     [
         adopt::rows(),
         agent::rows(),
+        clone_set::rows(),
         colla_set::rows(),
         companion::rows(),
         controller::rows(),
