@@ -10,7 +10,7 @@ use kube::CustomResourceExt;
 
 use crate::selector::Operator;
 use crate::{
-    CloneSet, CollaSet, DrainPolicy, NodeTransition, OperationJob, PodDecoration, PodTransitionRule, ResourceContext,
+    CloneSet, CollaSet, ContainerRecreateRequest, DrainPolicy, NodeTransition, OperationJob, PodDecoration, PodTransitionRule, ResourceContext,
     TrafficProvider, TransitionBudget, TransitionLedger,
 };
 
@@ -39,6 +39,7 @@ pub fn definitions() -> Vec<(&'static str, CustomResourceDefinition)> {
         ("kusionstack/crds/operationjobs.yaml", OperationJob::crd()),
         ("kusionstack/crds/poddecorations.yaml", PodDecoration::crd()),
         ("kruise/crds/clonesets.yaml", also_served(CloneSet::crd(), "v1beta1")),
+        ("kruise/crds/containerrecreaterequests.yaml", also_served(ContainerRecreateRequest::crd(), "v1beta1")),
     ];
     for version in all.iter_mut().flat_map(|(_, crd)| &mut crd.spec.versions) {
         if let Some(schema) = version.schema.as_mut().and_then(|schema| schema.open_api_v3_schema.as_mut()) {

@@ -6,6 +6,7 @@
 pub mod clone_set;
 pub mod colla_set;
 pub mod config;
+pub mod container_recreate_request;
 pub mod crds;
 pub mod crowd;
 pub mod digest;
@@ -43,6 +44,7 @@ pub mod wait;
 pub use clone_set::{CloneSet, CloneSetSpec, CloneSetStatus};
 pub use colla_set::{CollaSet, CollaSetSpec, CollaSetStatus};
 pub use config::MountedConfig;
+pub use container_recreate_request::{ContainerRecreateRequest, ContainerRecreateRequestStatus};
 pub use drain::{DrainOverrides, DrainSpec, InvalidDrain, PortDrain, PortTreatment, StragglerPolicy, VerifySpec};
 pub use drain_policy::{DesiredMode, DrainPolicy, DrainPolicySpec};
 pub use grant::{Cancel, Change, Grant, GrantMode, GrantOp, PodRef, PostCheck};

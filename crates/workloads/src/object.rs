@@ -23,6 +23,7 @@ use crate::kinds::update_strategy::is_on_delete;
 use crate::managed_fields::{self, Managed};
 use crate::opt_in::OptIn;
 use crate::pod_set::claim::ClaimBody;
+use crate::requests::container_recreate_request::body::RecreateBody;
 use crate::requests::operation_job::body::JobBody;
 use crate::revision::body::RevisionBody;
 use crate::template::Template;
@@ -83,10 +84,19 @@ pub enum Body {
     PodDecoration(Box<DecorationBody>),
     /// Of a ControllerRevision.
     ControllerRevision(RevisionBody),
-    /// Of an OperationJob.
-    OperationJob(JobBody),
+    /// Of a request.
+    Request(RequestBody),
     /// Of an object of a namespace of which as much is kept as may be ([`crate::retention`]): only how it has opted in.
     Omitted(OptIn),
+}
+
+/// What only one kind of request has. One line a kind that has objects.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RequestBody {
+    /// Of an OperationJob.
+    OperationJob(JobBody),
+    /// Of a ContainerRecreateRequest.
+    ContainerRecreate(RecreateBody),
 }
 
 impl Object {
@@ -104,7 +114,7 @@ impl Object {
             | Body::Claim(_)
             | Body::PodDecoration(_)
             | Body::ControllerRevision(_)
-            | Body::OperationJob(_)
+            | Body::Request(_)
             | Body::Omitted(_) => None,
         }
     }
@@ -123,7 +133,7 @@ impl Object {
             | Body::ResourceContext(_)
             | Body::Claim(_)
             | Body::ControllerRevision(_)
-            | Body::OperationJob(_)
+            | Body::Request(_)
             | Body::Omitted(_) => None,
         }
     }
@@ -149,7 +159,7 @@ impl Object {
             | Body::Claim(_)
             | Body::PodDecoration(_)
             | Body::ControllerRevision(_)
-            | Body::OperationJob(_) => {}
+            | Body::Request(_) => {}
         }
         match self.annotations.get(annotations::UPDATE).map(String::as_str) {
             Some(names::UPDATE_IN_PLACE) => OptIn::InPlace,
@@ -189,7 +199,7 @@ impl Object {
             | Body::Claim(_)
             | Body::PodDecoration(_)
             | Body::ControllerRevision(_)
-            | Body::OperationJob(_)
+            | Body::Request(_)
             | Body::Omitted(_) => return false,
         };
         !is_held && self.opt_in() == OptIn::InPlace

@@ -19,6 +19,7 @@ use crate::object::{Object, ReadError};
 use crate::ownership;
 use crate::plan::Plan;
 use crate::request::RequestKind;
+use crate::requests::container_recreate_request::ContainerRecreateRequests;
 use crate::requests::foreign::Foreign;
 use crate::requests::operation_job::OperationJobs;
 use crate::requests::restart::Restarts;
@@ -29,7 +30,7 @@ use crate::world::World;
 pub const KINDS: &[&dyn Kind] = &[&Deployments, &StatefulSets, &DaemonSets, &CollaSets, &PodDecorations, &CloneSets];
 
 /// All kinds of requests. Of two operations that are wanted of one pod the earlier kind's comes first.
-pub const REQUESTS: &[&dyn RequestKind] = &[&Restarts, &OperationJobs, &Foreign];
+pub const REQUESTS: &[&dyn RequestKind] = &[&Restarts, &OperationJobs, &ContainerRecreateRequests, &Foreign];
 
 /// The kind of workload that has these objects as its own.
 #[must_use]

@@ -150,7 +150,7 @@ impl Object {
             | Body::ResourceContext(_)
             | Body::Claim(_)
             | Body::PodDecoration(_)
-            | Body::OperationJob(_)
+            | Body::Request(_)
             | Body::Omitted(_) => true,
             Body::ControllerRevision(body) => body.template.is_some(),
             Body::Deployment(_) | Body::ReplicaSet(_) | Body::StatefulSet(_) | Body::DaemonSet(_) => false,
@@ -176,7 +176,7 @@ impl Object {
                 | Body::ResourceContext(_)
                 | Body::Claim(_)
                 | Body::PodDecoration(_)
-                | Body::OperationJob(_)
+                | Body::Request(_)
                 | Body::Omitted(_) => self.memory,
             }
     }
@@ -214,7 +214,7 @@ impl Object {
             | Body::CloneSet(_)
             | Body::ResourceContext(_)
             | Body::PodDecoration(_)
-            | Body::OperationJob(_) => true,
+            | Body::Request(_) => true,
             // It stays when its CollaSet goes, and then nothing is done for it.
             Body::Claim(_) => false,
             Body::Omitted(opt_in) => *opt_in != OptIn::No,
@@ -234,7 +234,7 @@ impl Object {
             | Body::Claim(_)
             | Body::PodDecoration(_)
             | Body::ControllerRevision(_)
-            | Body::OperationJob(_)
+            | Body::Request(_)
             | Body::Omitted(_) => None,
         }
     }

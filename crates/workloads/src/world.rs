@@ -337,7 +337,7 @@ fn set_of_claim<'a>(claim: &Object, by_uid: &HashMap<&str, &'a Object>) -> Optio
 }
 
 fn is_request(object: &Object) -> bool {
-    matches!(object.body, Body::OperationJob(_))
+    matches!(object.body, Body::Request(_))
 }
 
 /// An object that workloads refer to by its name.

@@ -199,7 +199,7 @@ impl Kubernetes {
                     | Body::Claim(_)
                     | Body::PodDecoration(_)
                     | Body::ControllerRevision(_)
-                    | Body::OperationJob(_)
+                    | Body::Request(_)
                     | Body::Omitted(_) => {}
                     Body::ReplicaSet(_) | Body::StatefulSet(_) | Body::DaemonSet(_) => {
                         let due = ground.now + ground.chance.delay(MS, 100 * MS);

@@ -113,7 +113,7 @@ pub fn sync(seen: &Seen<'_>) -> Vec<Act> {
         | Body::Claim(_)
         | Body::PodDecoration(_)
         | Body::ControllerRevision(_)
-        | Body::OperationJob(_)
+        | Body::Request(_)
         | Body::Omitted(_) => Vec::new(),
     }
 }

@@ -20,12 +20,13 @@ pub(crate) use job::Job;
 pub use job::TargetState;
 
 pub use super::token::token;
+use super::task;
 use super::token::{is_token, token_of};
 use crate::component::{Component, KUSIONSTACK, Switch};
 use crate::intent::DesiredOperation;
 use crate::kind::Resource;
 use crate::kinds::colla_set;
-use crate::object::{self, Body, Object, ReadError};
+use crate::object::{self, Body, Object, ReadError, RequestBody};
 use crate::request::{OperationFailures, Reports, RequestContext, RequestKind};
 use crate::right::Right;
 
@@ -62,7 +63,7 @@ impl RequestKind for OperationJobs {
     }
 
     fn read(&self, of: &GroupKind, object: Value) -> Result<Object, ReadError> {
-        object::read(of, object, Body::OperationJob)
+        object::read(of, object, |body| Body::Request(RequestBody::OperationJob(body)))
     }
 
     fn desired(&self, context: &RequestContext<'_, '_>) -> Vec<DesiredOperation> {
@@ -72,9 +73,7 @@ impl RequestKind for OperationJobs {
     fn wants(&self, grant: &Grant, pod: Option<&PodView>, context: &RequestContext<'_, '_>) -> bool {
         let Some(token) = token_of(grant).filter(|token| is_token(token)) else { return false };
         // What has begun ends, whatever became of the job.
-        let has_begun =
-            pod.is_none_or(|pod| pod.annotations.get(annotations::RESTARTED).is_some_and(|now| now == token));
-        has_begun
+        pod.is_none_or(|pod| task::is_on(pod, token))
             || is_unreadable(context)
             || Job::of_token(token, context).is_some_and(|job| job.wants(&grant.pod.name))
     }

@@ -190,7 +190,7 @@ fn desired(seen: &Seen, owner: &str) -> Option<usize> {
         | Body::Claim(_)
         | Body::PodDecoration(_)
         | Body::ControllerRevision(_)
-        | Body::OperationJob(_)
+        | Body::Request(_)
         | Body::Omitted(_) => return None,
     };
     usize::try_from(replicas).ok()
@@ -220,7 +220,7 @@ pub(super) fn strategy_limit(object: Option<&Object>) -> Option<usize> {
         | Body::Claim(_)
         | Body::PodDecoration(_)
         | Body::ControllerRevision(_)
-        | Body::OperationJob(_)
+        | Body::Request(_)
         | Body::Omitted(_) => return None,
     };
     let total = usize::try_from(total).unwrap_or_default();

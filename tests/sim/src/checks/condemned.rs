@@ -199,7 +199,7 @@ fn template(object: &Object) -> Option<&Template> {
         | Body::Claim(_)
         | Body::PodDecoration(_)
         | Body::ControllerRevision(_)
-        | Body::OperationJob(_)
+        | Body::Request(_)
         | Body::Omitted(_) => None,
     }
 }

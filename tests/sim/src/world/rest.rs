@@ -174,7 +174,7 @@ impl World {
                 | Body::Claim(_)
                 | Body::PodDecoration(_)
                 | Body::ControllerRevision(_)
-                | Body::OperationJob(_)
+                | Body::Request(_)
                 | Body::Omitted(_) => return None,
             };
             (template.revision() == bad).then(|| {

@@ -4,15 +4,13 @@ use std::collections::BTreeMap;
 
 use hitless_api::operation_job::{OperationError, OperationTarget, OperationTargetStatus, Progress};
 use hitless_api::pod::PodView;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use super::{Action, JobBody, replace, restart};
-use crate::object::{Body, Object};
+use crate::object::{Body, Object, RequestBody};
 use crate::request::RequestContext;
+use crate::requests::task;
 use crate::requests::token::TOKEN;
-
-/// A pod that the job names may have been made just before the job, and not be known yet: so long it is waited for.
-const NOT_KNOWN_YET: SignedDuration = SignedDuration::from_secs(10);
 
 /// A job.
 #[derive(Clone, Copy)]
@@ -58,7 +56,7 @@ impl Object {
     #[must_use]
     pub fn operation_job(&self) -> Option<&JobBody> {
         match &self.body {
-            Body::OperationJob(body) => Some(body),
+            Body::Request(RequestBody::OperationJob(body)) => Some(body),
             _ => None,
         }
     }
@@ -176,12 +174,10 @@ impl<'a> Job<'a> {
 
     /// Of a target whose pod is not there.
     pub(super) fn missing<'s>(self, target: &str, now: Timestamp) -> TargetState<'s> {
-        let since = self.object.created.unwrap_or(now);
-        match since.checked_add(NOT_KNOWN_YET) {
-            Ok(until) if now < until && self.recorded(target).is_none_or(|detail| detail.start_time.is_none()) => {
-                TargetState::Awaited { until }
-            }
-            _ => failed("PodNotFound", format!("there is no pod {target} in namespace {}", self.object.id.namespace)),
+        let is_new = self.recorded(target).is_none_or(|detail| detail.start_time.is_none());
+        match task::awaited_until(self.object, now).filter(|_| is_new) {
+            Some(until) => TargetState::Awaited { until },
+            None => failed("PodNotFound", format!("there is no pod {target} in namespace {}", self.object.id.namespace)),
         }
     }
 }

@@ -11,6 +11,7 @@ use serde_json::json;
 use super::job::{Job, TargetState};
 use super::{Action, OPERATION_JOB, replace};
 use crate::request::{OperationFailure, OperationFailures, Reports, RequestContext};
+use crate::requests::task;
 use crate::write::{Request, Write};
 
 /// Adds what is to be written and said of the job.
@@ -23,7 +24,10 @@ pub(super) fn of<'a>(
     if job.is_over() {
         // For as long as it is there: an Event is written only of what holds for a while.
         reports.notes.extend(note(job, &job.body.status));
-        return expire(job, context.now, reports);
+        if let Some(ended) = &job.body.status.end_time {
+            task::expire(job.object, ended.0, job.body.time_to_live, context.now, reports);
+        }
+        return;
     }
     // Times in a status have whole seconds.
     let now = context.now.round(Unit::Second).unwrap_or(context.now);
@@ -36,23 +40,8 @@ pub(super) fn of<'a>(
     reports.writes.extend(write(job, &wanted));
     let open = wanted.target_details.iter().any(|detail| !detail.progress.is_final());
     let deadline = job.deadline().filter(|at| open && *at > context.now);
-    wake(reports, deadline);
+    task::wake(reports, deadline);
     reports.notes.extend(note(job, &wanted));
-}
-
-fn wake(reports: &mut Reports, at: Option<Timestamp>) {
-    reports.wake_at = [reports.wake_at, at].into_iter().flatten().min();
-}
-
-/// An ended job is deleted some time after its end.
-fn expire(job: Job<'_>, now: Timestamp, reports: &mut Reports) {
-    let Some(ended) = &job.body.status.end_time else { return };
-    match ended.0.checked_add(job.body.time_to_live) {
-        Ok(at) if at <= now => reports.writes.push(Write::delete("delete-finished", job.object)),
-        Ok(at) => wake(reports, Some(at)),
-        // Later than there are times: never.
-        Err(_) => {}
-    }
 }
 
 /// Nothing is done. Where there are more targets than fit, the first one says why.
@@ -91,7 +80,7 @@ fn status<'a>(
             .cloned()
             .unwrap_or_else(|| OperationTargetStatus { name: target.name.clone(), ..OperationTargetStatus::default() });
         if let TargetState::Awaited { until } = state {
-            wake(reports, Some(until));
+            task::wake(reports, Some(until));
         }
         if let (TargetState::Open { pod, begun: false, .. }, Action::Replace) = (&state, &job.body.action) {
             reports.writes.extend(replace::begin(job, pod, context));

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use hitless_api::names::{annotations, labels};
+use hitless_api::names::labels;
 use hitless_api::pod::PodView;
 
 use super::job::{Job, TargetState, failed};
 use super::{Action, JobBody};
 use crate::intent::DesiredOperation;
 use crate::request::RequestContext;
-use crate::requests::restart;
+use crate::requests::{restart, task};
 use crate::restart_request::RestartRequest;
 
 /// In `extraInfo`: why nothing had to be done.
@@ -23,8 +23,8 @@ pub(super) fn state<'s>(
     context: &RequestContext<'_, '_>,
 ) -> TargetState<'s> {
     let Some(pod) = pod else { return job.missing(target, context.now) };
-    let begun = context.granted.get(pod.id.uid.as_str()).is_some_and(|token| *token == job.token());
-    if pod.annotations.get(annotations::RESTARTED).is_some_and(|token| *token == job.token()) {
+    let begun = task::is_under_way(pod, &job.token(), context);
+    if task::is_on(pod, &job.token()) {
         return if begun { open(pod, true) } else { TargetState::Done { extra: BTreeMap::new() } };
     }
     if pod.terminating {
@@ -39,8 +39,7 @@ pub(super) fn state<'s>(
             format!("pod {} stands in for a moment only, and is never restarted", pod.id.name),
         );
     }
-    // Its containers were started after they were to be restarted.
-    if pod.created.zip(job.object.created).is_some_and(|(pod, job)| pod > job) {
+    if task::is_newer(pod, job.object) {
         let extra = BTreeMap::from([(INFO.to_owned(), "the pod was made after the job".to_owned())]);
         return TargetState::Done { extra };
     }
@@ -65,7 +64,7 @@ pub(super) fn desired<'a>(job: Job<'a>, context: &RequestContext<'_, 'a>) -> Vec
         TargetState::Open { pod, .. } => Some((target, pod)),
         _ => None,
     });
-    let desired = open.filter(|(_, pod)| pod.annotations.get(annotations::RESTARTED) != Some(&job.token()));
+    let desired = open.filter(|(_, pod)| !task::is_on(pod, &job.token()));
     desired
         .filter_map(|(target, pod)| {
             let revision = restart::revision((context.plan_of)(pod), pod)?;

@@ -1,4 +1,4 @@
-//! A namespace with pods and jobs, and what is done to them.
+//! A namespace with pods and one kind of request, and what is done to them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -15,8 +15,9 @@ use serde_json::{Value, json};
 
 pub(crate) const JOB: &str = "job-uid-again";
 
-/// A namespace with pods and jobs.
+/// A namespace with pods and one kind of request.
 pub(crate) struct Shop {
+    pub(crate) kind: &'static dyn RequestKind,
     pub(crate) now: Timestamp,
     pub(crate) objects: BTreeMap<String, Value>,
     pub(crate) pods: BTreeMap<String, Value>,
@@ -45,7 +46,13 @@ pub(crate) fn targets(names: &[&str]) -> Value {
 
 impl Shop {
     pub(crate) fn new(spec: &Value) -> Self {
+        Self::of(&OperationJobs, job("again", spec))
+    }
+
+    /// With this object and three pods.
+    pub(crate) fn of(kind: &'static dyn RequestKind, object: Value) -> Self {
         let mut shop = Self {
+            kind,
             now: "2026-01-01T00:00:30Z".parse().unwrap(),
             objects: BTreeMap::new(),
             pods: BTreeMap::new(),
@@ -55,7 +62,7 @@ impl Shop {
             left: BTreeSet::new(),
             version: 100,
         };
-        shop.objects.insert("again".to_owned(), job("again", spec));
+        shop.objects.insert("again".to_owned(), object);
         for name in ["a", "b", "c"] {
             shop.add_pod(name, "2025-12-31T00:00:00Z");
         }
@@ -94,7 +101,7 @@ impl Shop {
     }
 
     pub(crate) fn desired(&self) -> Vec<DesiredOperation> {
-        self.with(|context| OperationJobs.desired(context))
+        self.with(|context| self.kind.desired(context))
     }
 
     pub(crate) fn wanted(&self) -> Vec<String> {
@@ -104,7 +111,7 @@ impl Shop {
     /// The controller's turn, until nothing is left to write.
     pub(crate) fn settle(&mut self) -> Reports {
         for _ in 0..9 {
-            let reports = self.with(|context| OperationJobs.report(context, &self.failures));
+            let reports = self.with(|context| self.kind.report(context, &self.failures));
             if reports.writes.is_empty() {
                 return reports;
             }
@@ -123,12 +130,21 @@ impl Shop {
 
     /// An agent begins to restart the pod for the job, or ends.
     pub(crate) fn begin(&mut self, pod: &str) {
-        self.granted.insert(self.uid(pod), JOB.to_owned());
+        self.begin_by(pod, JOB);
     }
 
     pub(crate) fn end(&mut self, pod: &str) {
+        self.end_by(pod, JOB);
+    }
+
+    /// The same with another token.
+    pub(crate) fn begin_by(&mut self, pod: &str, token: &str) {
+        self.granted.insert(self.uid(pod), token.to_owned());
+    }
+
+    pub(crate) fn end_by(&mut self, pod: &str, token: &str) {
         self.granted.remove(&self.uid(pod));
-        self.pods.get_mut(pod).unwrap()["metadata"]["annotations"]["hitless.dev/restarted"] = JOB.into();
+        self.pods.get_mut(pod).unwrap()["metadata"]["annotations"]["hitless.dev/restarted"] = token.into();
     }
 
     pub(crate) fn status(&self) -> &Value {
@@ -157,7 +173,7 @@ impl Shop {
         .unwrap();
         self.with(|context| {
             let known = context.pods.iter().find(|known| known.id.name == pod).map(|pod| &**pod);
-            OperationJobs.wants(&grant, known, context) || Restarts.wants(&grant, known, context)
+            self.kind.wants(&grant, known, context) || Restarts.wants(&grant, known, context)
         })
     }
 }
