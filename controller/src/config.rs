@@ -36,7 +36,7 @@ pub struct Config {
     pub reach: Reach,
     /// What is looked after besides. `HITLESS_COMPONENTS`: comma-separated components of the manifests that are installed:
     /// `kusionstack`, `kruise`; none by default. `HITLESS_SWITCHED_OFF`: comma-separated kinds of these that are off all the same: `CollaSet`,
-    /// `OperationJob`, `PodOpsLifecycle`, `CloneSet`; none by default.
+    /// `OperationJob`, `PodOpsLifecycle`, `CloneSet`, `ContainerRecreateRequest`; none by default.
     pub installed: Installed,
     /// What pods that fetch images have besides (docs/contract.md#images-first). `HITLESS_PREFETCH_LABELS`: comma-separated labels, `cost-center=42`, or
     /// `team` for the value that the workload's template has; `HITLESS_PREFETCH_ANNOTATIONS`: annotations, in the same way; default: none.

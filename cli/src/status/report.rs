@@ -15,12 +15,12 @@ use crate::snapshot::Snapshot;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Report {
     pub(crate) workloads: Vec<WorkloadStatus>,
-    /// OperationJobs that have not ended.
+    /// OperationJobs and ContainerRecreateRequests that have not ended.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) jobs: Vec<JobStatus>,
 }
 
-/// An OperationJob that has not ended.
+/// An OperationJob or ContainerRecreateRequest that has not ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct JobStatus {

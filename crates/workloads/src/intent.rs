@@ -222,8 +222,8 @@ pub enum Obstacle {
         /// Name of the container.
         container: String,
     },
-    /// What was done for an OperationJob is read from the pod until the job says it.
-    #[error("its last restart was for an OperationJob that does not say so yet; it waits until the job's status does")]
+    /// What was done for an OperationJob or ContainerRecreateRequest is read from the pod until that says it.
+    #[error("its last restart was for an OperationJob or ContainerRecreateRequest that does not say so yet; it waits until the status does")]
     RestartNotRecorded,
     /// Others of its workload go first.
     #[error("pods of {kind} go in order, the last ordinal first; it waits for {first}")]

@@ -61,7 +61,7 @@ pub use kind::{Hook, Kind, Resource};
 pub use kinds::daemon_set::Placement;
 pub use labels::{By, Selection, Selections};
 pub use manifest::RolledOut;
-pub use object::{Body, Object, Typed};
+pub use object::{Body, Object, RequestBody, Typed};
 pub use once_per_pod::OncePerPod;
 pub use opt_in::OptIn;
 pub use pause::Pause;

@@ -138,6 +138,15 @@ impl Object {
         }
     }
 
+    /// What it asks for, if it stands for a request.
+    #[must_use]
+    pub fn request(&self) -> Option<&RequestBody> {
+        match &self.body {
+            Body::Request(body) => Some(body),
+            _ => None,
+        }
+    }
+
     /// Whether its pods are made here, and by nobody else.
     #[must_use]
     pub fn is_pod_set(&self) -> bool {

@@ -37,7 +37,7 @@ pub(super) const ALL: &[Reason] = &[
     ),
     Reason::new(
         "RestartNotRecorded",
-        "the pod's last restart was for an OperationJob whose status does not say so yet",
+        "the pod's last restart was for an OperationJob or ContainerRecreateRequest whose status does not say so yet",
         "wait, it takes seconds",
     ),
     Reason::new(

@@ -13,6 +13,8 @@ use hitless_api::pod::PodView;
 use hitless_api::{Grant, GroupKind};
 use serde_json::Value;
 
+pub use body::RecreateBody;
+
 use super::task;
 use super::token::{is_token, token_of};
 use crate::component::{Component, KRUISE, Switch};
