@@ -22,8 +22,8 @@ use crate::request::{Api, Call, USERS};
 use controller::Before;
 use exec_hooks::create_exec_hooks;
 pub(crate) use exec_hooks::{command, drain_policies, drain_policy};
-use kruise::create_clone_set;
-pub(crate) use kruise::{CLONE, HOOK, clone_set_claim, clone_set_pod, clone_set_revision, clone_sets};
+use kruise::{create_clone_set, create_recreate_requests};
+pub(crate) use kruise::{CLONE, HOOK, clone_set_claim, clone_set_pod, clone_set_revision, clone_sets, recreate_requests};
 pub(crate) use kusionstack::{claim, claims, colla_set_pod, colla_sets, node_rights, operation_jobs, revision};
 use kusionstack::{create_colla_set, create_jobs, create_node_rights};
 use pods::{create_labelled_pod, create_ledger, create_pods, create_system_pod};
@@ -176,6 +176,7 @@ impl Fixture {
         create_sets(api).await?;
         create_colla_set(api).await?;
         create_clone_set(api).await?;
+        create_recreate_requests(api).await?;
         create_node_rights(api).await?;
         create_jobs(api).await?;
         create_exec_hooks(api).await?;
