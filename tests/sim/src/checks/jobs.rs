@@ -1,12 +1,15 @@
-//! **Jobs.** An OperationJob restarts each of its pods once and no more, and says so of no pod that it has not restarted.
+//! **Jobs.** An OperationJob restarts each of its pods once and no more, and says so of no pod that it has not restarted; a
+//! ContainerRecreateRequest does the same with containers.
 
 use std::collections::BTreeSet;
 
+use hitless_api::container_recreate_request::RecreatePhase;
 use hitless_api::names::annotations;
 use hitless_api::operation_job::Progress;
 use hitless_api::pod::PodView;
-use hitless_workloads::Object;
+use hitless_workloads::requests::container_recreate_request::RecreateBody;
 use hitless_workloads::requests::operation_job;
+use hitless_workloads::{Object, RequestBody};
 
 use super::{Checks, Operation};
 use crate::clock::Micros;
@@ -42,8 +45,11 @@ impl Checks {
 
     /// A controller of ours is about to store what a job reports.
     pub(super) fn job_reported(&mut self, server: &Server, job: &Object) {
-        let Some(body) = job.operation_job() else { return };
         let token = operation_job::token(&job.id.uid);
+        if let Some(RequestBody::ContainerRecreate(body)) = job.request() {
+            return self.recreation_reported(server.now, job, body, &token);
+        }
+        let Some(body) = job.operation_job() else { return };
         let is_fresh = |name: &str| {
             server.pods.values().map(|pod| &pod.view).any(|pod| pod.id.name == name && pod.created > job.created)
         };
@@ -56,10 +62,26 @@ impl Checks {
         }
     }
 
+    fn recreation_reported(&mut self, now: Micros, request: &Object, body: &RecreateBody, token: &str) {
+        let killed = body.status.container_recreate_states.iter().filter(|state| state.is_killed);
+        for state in killed {
+            let of_this = |(namespace, pod, done): &(String, String, String)| {
+                *namespace == request.id.namespace && *pod == body.pod && done.split('.').next() == Some(token)
+            };
+            if !self.jobs.named.iter().any(of_this) {
+                self.fail(now, format!("{} says that container {} was stopped for it", request.id.name, state.name));
+            }
+        }
+    }
+
     /// A controller of ours deletes a job.
     pub(super) fn job_deleted(&mut self, now: Micros, job: &Object) {
-        let status = job.operation_job().map(|body| &body.status);
-        if !status.and_then(|status| status.progress).is_some_and(Progress::is_final) {
+        let is_over = match job.request() {
+            Some(RequestBody::OperationJob(body)) => body.status.progress.is_some_and(Progress::is_final),
+            Some(RequestBody::ContainerRecreate(body)) => body.status.phase == Some(RecreatePhase::Completed),
+            None => false,
+        };
+        if !is_over {
             self.fail(now, format!("job {} was deleted before its end", job.id.name));
         }
     }

@@ -144,7 +144,7 @@ impl Checks {
                     format!("ReplicaSet {} was deleted with {} pods", set.id.name, set.body.status_replicas),
                 );
             }
-            None if object.operation_job().is_some() => self.job_deleted(now, object),
+            None if object.request().is_some() => self.job_deleted(now, object),
             None if object.controller_revision().is_some() => {}
             None if matches!(object.body, Body::Claim(_)) => self.claim_deleted(server, object),
             None => self.fail(now, format!("{} was deleted", object.id.label())),

@@ -1,6 +1,8 @@
-//! OperationJobs: users make and delete them while everything else goes on.
+//! OperationJobs and ContainerRecreateRequests: users make and delete them while everything else goes on.
 
+use hitless_api::container_recreate_request::RecreatePhase;
 use hitless_api::operation_job::Progress;
+use hitless_workloads::RequestBody;
 use serde_json::{Value, json};
 
 use super::World;
@@ -9,6 +11,7 @@ use crate::server::WorkloadObject;
 use crate::trace::Who;
 
 pub(crate) const JOB: &str = "OperationJob";
+const RECREATION: &str = "ContainerRecreateRequest";
 
 impl World {
     /// Some pods of a workload are to be restarted; sometimes one is named that is not there, or only some of them are meant for now.
@@ -22,6 +25,9 @@ impl World {
         let mut names: Vec<String> = own.map(|pod| pod.id.name.clone()).collect();
         names.sort_unstable();
         names.retain(|_| ground.jobs.happens(7_500));
+        if ground.has_clone_sets && ground.jobs.happens(5_000) {
+            return self.make_recreation(&namespace, &names);
+        }
         if ground.jobs.happens(1_000) {
             names.push("nobody".to_owned());
         }
@@ -45,9 +51,34 @@ impl World {
         self.flush();
     }
 
+    /// Containers of one of the pods are to be started anew.
+    fn make_recreation(&mut self, namespace: &str, names: &[String]) {
+        let ground = &mut self.ground;
+        let Some(pod) = names.first().and_then(|name| {
+            let mut pods = ground.server.pods.values().map(|pod| &pod.view);
+            pods.find(|pod| pod.id.namespace == namespace && pod.id.name == *name)
+        }) else {
+            return;
+        };
+        let containers: Vec<Value> = pod.containers.iter().map(|each| json!({"name": each.name})).collect();
+        let spec = json!({"podName": pod.id.name, "containers": containers,
+            "activeDeadlineSeconds": ground.jobs.pick(&[10_800, 20]),
+            "ttlSecondsAfterFinished": ground.jobs.pick(&[0, 20, 10_000_000]),
+            "strategy": {"orderedRecreate": ground.jobs.happens(5_000), "forceRecreate": ground.jobs.happens(3_000),
+                "unreadyGracePeriodSeconds": ground.jobs.pick(&[0, 0, 3]), "minStartedSeconds": ground.jobs.pick(&[0, 4])}});
+        self.user.tokens += 1;
+        let name = format!("anew{}", self.user.tokens);
+        ground.fault(Fault::JobMade);
+        ground.say(Who::User, || format!("asks by {name} for new containers of {}", names[0]));
+        ground.server.create_object(json!({"apiVersion": "apps.kruise.io/v1alpha1", "kind": RECREATION,
+            "metadata": {"name": name, "namespace": namespace}, "spec": spec}));
+        self.flush();
+    }
+
     pub(super) fn delete_job(&mut self, who: usize) {
-        let open: Vec<WorkloadObject> =
-            self.ground.server.objects_of(JOB).filter(|job| is_open(job)).cloned().collect();
+        let server = &self.ground.server;
+        let all = server.objects_of(JOB).chain(server.objects_of(RECREATION));
+        let open: Vec<WorkloadObject> = all.filter(|job| is_open(job)).cloned().collect();
         let Some(job) = (!open.is_empty()).then(|| &open[who % open.len()]) else { return };
         self.ground.fault(Fault::JobDeleted);
         self.ground.say(Who::User, || format!("deletes job {}", job.view.id.name));
@@ -65,22 +96,38 @@ impl World {
                 verdict.pod.namespace == namespace && verdict.pod.name == name && verdict.waiting.is_some()
             })
         };
-        self.ground.server.objects_of(JOB).filter(|job| is_open(job)).find_map(|job| {
-            let (id, body) = (&job.view.id, job.view.operation_job()?);
-            let ended = |name: &str| {
-                let mut details = body.status.target_details.iter();
-                details.any(|detail| detail.name == name && detail.progress.is_final())
-            };
-            let open = body.targets.iter().take(body.partition).find(|target| !ended(&target.name))?;
+        let server = &self.ground.server;
+        let all = server.objects_of(JOB).chain(server.objects_of(RECREATION));
+        all.filter(|job| is_open(job)).find_map(|job| {
+            let (id, open) = (&job.view.id, open_pod(job)?);
             let hopeless = self.user.desired.iter().any(|wanted| wanted.hopeless);
-            if !waits(&id.namespace, &open.name) {
-                return Some(format!("job {}: pod {} is open, and nothing says why", id.name, open.name));
+            if !waits(&id.namespace, open) {
+                return Some(format!("job {}: pod {open} is open, and nothing says why", id.name));
             }
-            (cured && !hopeless).then(|| format!("job {}: pod {} is still open: {}", id.name, open.name, self.unrest()))
+            (cured && !hopeless).then(|| format!("job {}: pod {open} is still open: {}", id.name, self.unrest()))
         })
     }
 }
 
 fn is_open(job: &WorkloadObject) -> bool {
-    job.view.operation_job().is_some_and(|body| !body.status.progress.is_some_and(Progress::is_final))
+    match job.view.request() {
+        Some(RequestBody::OperationJob(body)) => !body.status.progress.is_some_and(Progress::is_final),
+        Some(RequestBody::ContainerRecreate(body)) => body.status.phase != Some(RecreatePhase::Completed),
+        None => false,
+    }
+}
+
+/// The first pod that it has not done with.
+fn open_pod(job: &WorkloadObject) -> Option<&str> {
+    match job.view.request()? {
+        RequestBody::OperationJob(body) => {
+            let ended = |name: &str| {
+                let mut details = body.status.target_details.iter();
+                details.any(|detail| detail.name == name && detail.progress.is_final())
+            };
+            let mut targets = body.targets.iter().take(body.partition).map(|target| target.name.as_str());
+            targets.find(|name| !ended(name))
+        }
+        RequestBody::ContainerRecreate(body) => Some(&body.pod),
+    }
 }
