@@ -101,7 +101,8 @@ impl World {
         all.filter(|job| is_open(job)).find_map(|job| {
             let (id, open) = (&job.view.id, open_pod(job)?);
             let hopeless = self.user.desired.iter().any(|wanted| wanted.hopeless);
-            if !waits(&id.namespace, open) {
+            // What has been stopped for a request is waited for until it is Ready again.
+            if !is_replacing(job) && !waits(&id.namespace, open) {
                 return Some(format!("job {}: pod {open} is open, and nothing says why", id.name));
             }
             (cured && !hopeless).then(|| format!("job {}: pod {open} is still open: {}", id.name, self.unrest()))
@@ -115,6 +116,11 @@ fn is_open(job: &WorkloadObject) -> bool {
         Some(RequestBody::ContainerRecreate(body)) => body.status.phase != Some(RecreatePhase::Completed),
         None => false,
     }
+}
+
+fn is_replacing(job: &WorkloadObject) -> bool {
+    let Some(RequestBody::ContainerRecreate(body)) = job.view.request() else { return false };
+    body.status.container_recreate_states.iter().any(|state| state.is_killed && !state.phase.is_final())
 }
 
 /// The first pod that it has not done with.
