@@ -4,6 +4,7 @@ mod acts;
 mod article;
 mod bad_tag;
 mod hints;
+mod kruise;
 mod progress;
 mod say;
 mod summary;
@@ -38,6 +39,8 @@ enum Show {
     Tutorial,
     /// What the figures of Alibaba Cloud's article on downtime show, natively and with hitless.
     Article,
+    /// The story of OpenKruise's announcement of `maxSurge`: CloneSets in place, with surge, and in phases by partition.
+    Kruise,
 }
 
 /// Upgrades Deployments in place under load on a real cluster, and natively beside it.
@@ -46,7 +49,7 @@ pub(crate) struct Demo {
     /// What is shown.
     #[arg(value_enum, default_value = "deployments")]
     show: Show,
-    /// Of the tutorial: how often its updates are carried out with the rule.
+    /// Of the tutorial: how often its updates are carried out with the rule. Of Kruise's story: how often it is told.
     #[arg(long, default_value_t = 1)]
     runs: u32,
     /// Print one JSON object as the last line, and nothing else on standard output.
@@ -105,7 +108,7 @@ pub(crate) fn run(options: &Demo) -> anyhow::Result<ExitCode> {
     let say = Say::new();
     ensure!(
         options.show == Show::Deployments || options.kubeconfig.is_none(),
-        "tutorial and article bring their own images, so they run on a cluster that is made for them: leave --kubeconfig away"
+        "tutorial, article and kruise bring their own images, so they run on a cluster that is made for them: leave --kubeconfig away"
     );
     if let (Some(kubeconfig), Some(image)) = (&options.kubeconfig, &options.image) {
         say.line("looking for hitless on the cluster, and building the plugin kubectl-hitless");
@@ -166,6 +169,10 @@ fn other_show(options: &Demo) -> Option<Play> {
         Show::Deployments => None,
         Show::Tutorial => Some(|options, say, stack| {
             let outcome = tutorial::play(say, stack, options.runs)?;
+            Ok((outcome.is_good(), serde_json::to_string(&outcome)?))
+        }),
+        Show::Kruise => Some(|options, say, stack| {
+            let outcome = kruise::play(say, stack, options.runs)?;
             Ok((outcome.is_good(), serde_json::to_string(&outcome)?))
         }),
         Show::Article => Some(|_, say, stack| {

@@ -53,7 +53,7 @@ const fn setup(kind: Workload, replicas: u32, at_a_time: u32) -> Setup {
 }
 
 /// What is measured: each kind as its users have it.
-const SETUPS: [Setup; 7] = [
+const SETUPS: [Setup; 9] = [
     setup(Workload::Deployment, 1, 1),
     setup(Workload::Deployment, 3, 1),
     setup(Workload::Deployment, 20, 1),
@@ -62,6 +62,8 @@ const SETUPS: [Setup; 7] = [
     setup(Workload::StatefulSet, 20, 1),
     // One pod on each of the cluster's nodes.
     setup(Workload::DaemonSet, 2, 1),
+    setup(Workload::CloneSet, 3, 1),
+    setup(Workload::CloneSet, 20, 5),
 ];
 
 impl Setup {
@@ -78,12 +80,23 @@ impl Setup {
             Workload::Deployment if self.replicas > 1 => {
                 json!({"spec": {"strategy": {"rollingUpdate": {"maxUnavailable": self.at_a_time, "maxSurge": 0}}}})
             }
-            Workload::Deployment
-            | Workload::StatefulSet
-            | Workload::DaemonSet
-            | Workload::CollaSet
-            | Workload::CloneSet => Value::Null,
+            Workload::CloneSet => {
+                let strategy = json!({"type": "InPlaceIfPossible", "maxUnavailable": self.at_a_time, "maxSurge": 0});
+                json!({"spec": {"updateStrategy": strategy}})
+            }
+            Workload::Deployment | Workload::StatefulSet | Workload::DaemonSet | Workload::CollaSet => Value::Null,
         }
+    }
+}
+
+impl Setup {
+    /// What stands beside it: of a kind that nobody else looks after a Deployment of the same size.
+    fn elsewhere(self) -> Self {
+        if self.kind.is_of_kubernetes() { self } else { Self { kind: Workload::Deployment, ..self } }
+    }
+
+    fn shape(self, like: &Shape) -> Shape {
+        Shape { workload: self.kind, replicas: self.replicas, patch: self.strategy(), ..like.clone() }
     }
 }
 
@@ -164,8 +177,8 @@ fn measure(options: &Rollout, stack: &Stack, setup: Setup, run: u32) -> anyhow::
         Mode::Leave => "Leave",
         Mode::Hold => "Hold",
     });
-    let ours = Shape { workload: kind, replicas, mode, patch: setup.strategy(), ..Shape::default() };
-    let theirs = Shape { update: None, gate: false, mode: None, ..ours.clone() };
+    let ours = setup.shape(&Shape { mode, ..Shape::default() });
+    let theirs = Shape { update: None, gate: false, mode: None, ..setup.elsewhere().shape(&ours) };
     let app = App::start(&stack.cluster, &format!("bench-{name}-hitless-{run}"), &ours)?;
     let mut rollouts = Vec::new();
     for (number, known) in ["v2", "v1"].into_iter().cycle().take(options.rollouts).enumerate() {

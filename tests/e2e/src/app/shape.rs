@@ -46,7 +46,8 @@ impl Workload {
     }
 
     /// Whether `kubectl set image` knows it.
-    pub(super) fn is_of_kubernetes(self) -> bool {
+    #[must_use]
+    pub fn is_of_kubernetes(self) -> bool {
         !matches!(self, Self::CollaSet | Self::CloneSet)
     }
 }

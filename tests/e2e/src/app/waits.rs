@@ -53,11 +53,25 @@ impl App {
         if self.workload != Workload::Deployment {
             self.wait_unheld()?;
         }
+        if !self.workload.is_of_kubernetes() {
+            return self.wait_reported();
+        }
         let timeout = format!("--timeout={}s", PATIENCE.as_secs());
         self.kubectl.run(&["rollout", "status", self.workload.web(), &timeout]).with_context(|| {
             let text = |objects| serde_json::to_string(&objects).unwrap_or_default();
             let (workloads, pods) = (text(self.workloads.objects()), text(self.pods.objects()));
             format!("{workloads}\npods: {pods}\nEvents: {:#?}", self.told().unwrap_or_default())
+        })
+    }
+
+    /// Waits until the status of a kind that `kubectl rollout` does not know says that all pods are updated and Ready, and returns the status.
+    fn wait_reported(&self) -> anyhow::Result<String> {
+        self.workloads.wait("the rollout to be reported", PATIENCE, |all| {
+            let web = all.get("web")?;
+            let (status, wanted) = (&web["status"], &web["spec"]["replicas"]);
+            let is_seen = status["observedGeneration"] == web["metadata"]["generation"];
+            let is_done = status["updatedReadyReplicas"] == *wanted && status["replicas"] == *wanted;
+            (is_seen && is_done).then(|| status.to_string())
         })
     }
 
