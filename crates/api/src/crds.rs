@@ -10,8 +10,8 @@ use kube::CustomResourceExt;
 
 use crate::selector::Operator;
 use crate::{
-    CloneSet, CollaSet, ContainerRecreateRequest, DrainPolicy, NodeTransition, OperationJob, PodDecoration, PodTransitionRule, ResourceContext,
-    TrafficProvider, TransitionBudget, TransitionLedger,
+    CloneSet, CollaSet, ContainerRecreateRequest, DrainPolicy, NodeTransition, OperationJob, PodDecoration,
+    PodTransitionRule, ResourceContext, TrafficProvider, TransitionBudget, TransitionLedger,
 };
 
 /// Path under `manifests` and content of each CRD.

@@ -223,7 +223,9 @@ pub enum Obstacle {
         container: String,
     },
     /// What was done for an OperationJob or ContainerRecreateRequest is read from the pod until that says it.
-    #[error("its last restart was for an OperationJob or ContainerRecreateRequest that does not say so yet; it waits until the status does")]
+    #[error(
+        "its last restart was for an OperationJob or ContainerRecreateRequest that does not say so yet; it waits until the status does"
+    )]
     RestartNotRecorded,
     /// Others of its workload go first.
     #[error("pods of {kind} go in order, the last ordinal first; it waits for {first}")]

@@ -41,7 +41,8 @@ fn containers_are_started_anew_once_without_a_failed_request() -> anyhow::Result
     traffic.wait_for_requests(200, PATIENCE)?;
     let before = restarts(&app)?;
     let names: Vec<&str> = before.keys().map(String::as_str).collect();
-    let container = app.pods_now()?[names[0]]["spec"]["containers"][0]["name"].as_str().context("no container")?.to_owned();
+    let container =
+        app.pods_now()?[names[0]]["spec"]["containers"][0]["name"].as_str().context("no container")?.to_owned();
 
     // Two for one pod, one for another; the leader dies when the first is under way.
     let mut progress = requests.follow();

@@ -26,7 +26,7 @@ use serde_json::Value;
 
 pub use crate::object::CloneSet;
 pub use body::CloneSetBody;
-use names::GROUP;
+pub(crate) use names::GROUP;
 
 use super::on_delete;
 use crate::component::{Component, KRUISE, Switch};

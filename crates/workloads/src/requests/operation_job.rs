@@ -19,8 +19,8 @@ pub use body::{Action, Invalid, JobBody};
 pub(crate) use job::Job;
 pub use job::TargetState;
 
-pub use super::token::token;
 use super::task;
+pub use super::token::token;
 use super::token::{is_token, token_of};
 use crate::component::{Component, KUSIONSTACK, Switch};
 use crate::intent::DesiredOperation;

@@ -22,8 +22,10 @@ use crate::request::{Api, Call, USERS};
 use controller::Before;
 use exec_hooks::create_exec_hooks;
 pub(crate) use exec_hooks::{command, drain_policies, drain_policy};
+pub(crate) use kruise::{
+    CLONE, HOOK, clone_set_claim, clone_set_pod, clone_set_revision, clone_sets, recreate_requests,
+};
 use kruise::{create_clone_set, create_recreate_requests};
-pub(crate) use kruise::{CLONE, HOOK, clone_set_claim, clone_set_pod, clone_set_revision, clone_sets, recreate_requests};
 pub(crate) use kusionstack::{claim, claims, colla_set_pod, colla_sets, node_rights, operation_jobs, revision};
 use kusionstack::{create_colla_set, create_jobs, create_node_rights};
 use pods::{create_labelled_pod, create_ledger, create_pods, create_system_pod};

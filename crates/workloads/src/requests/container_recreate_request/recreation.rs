@@ -163,7 +163,8 @@ impl<'a> Recreation<'a> {
         if known.phase.is_final() {
             return known;
         }
-        let failed = |message: String| ContainerRecreateState { phase: RecreatePhase::Failed, message, ..known.clone() };
+        let failed =
+            |message: String| ContainerRecreateState { phase: RecreatePhase::Failed, message, ..known.clone() };
         let Some(container) = pod.container(name) else { return failed(format!("the pod has no container {name}")) };
         let token = self.token(self.step(index));
         let is_under_way = task::is_under_way(pod, &token, context);

@@ -32,9 +32,7 @@ pub(super) fn of(
     }
     let wanted = match recreation.pod(context) {
         Err(NoPod::Awaited { until }) => return task::wake(reports, Some(until)),
-        Err(NoPod::Never(message)) => {
-            ended(ContainerRecreateRequestStatus { message, ..known.clone() }, context.now)
-        }
+        Err(NoPod::Never(message)) => ended(ContainerRecreateRequestStatus { message, ..known.clone() }, context.now),
         Ok(pod) => {
             let states = recreation.states(pod, context, failures);
             task::wake(reports, recreation.deadline());
@@ -69,11 +67,7 @@ fn status(
 
 fn ended(status: ContainerRecreateRequestStatus, now: Timestamp) -> ContainerRecreateRequestStatus {
     let now = now.round(Unit::Second).unwrap_or(now);
-    ContainerRecreateRequestStatus {
-        phase: Some(RecreatePhase::Completed),
-        completion_time: Some(Time(now)),
-        ..status
-    }
+    ContainerRecreateRequestStatus { phase: Some(RecreatePhase::Completed), completion_time: Some(Time(now)), ..status }
 }
 
 /// One that has ended without all that it was made for says so on itself, too: its phase does not tell.

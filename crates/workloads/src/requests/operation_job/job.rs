@@ -177,7 +177,9 @@ impl<'a> Job<'a> {
         let is_new = self.recorded(target).is_none_or(|detail| detail.start_time.is_none());
         match task::awaited_until(self.object, now).filter(|_| is_new) {
             Some(until) => TargetState::Awaited { until },
-            None => failed("PodNotFound", format!("there is no pod {target} in namespace {}", self.object.id.namespace)),
+            None => {
+                failed("PodNotFound", format!("there is no pod {target} in namespace {}", self.object.id.namespace))
+            }
         }
     }
 }

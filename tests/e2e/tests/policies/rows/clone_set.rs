@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use super::{allowed, denied};
 use crate::Row;
 use crate::fixture::{
-    CLONE, HOOK, NAMESPACE, apps, claims, clone_set_claim, clone_set_pod, clone_set_revision, clone_sets, pods, workload,
+    CLONE, HOOK, NAMESPACE, apps, claims, clone_set_claim, clone_set_pod, clone_set_revision, clone_sets, pods,
+    workload,
 };
 use crate::request::{Call, Who, uid};
 
@@ -148,7 +149,12 @@ fn states() -> Vec<Row> {
             only,
             labelled("controller-revision-hash", json!("clone-other")),
         ),
-        denied(Who::Controller, "nor which pod it is", only, labelled("apps.kruise.io/cloneset-instance-id", json!("x"))),
+        denied(
+            Who::Controller,
+            "nor which pod it is",
+            only,
+            labelled("apps.kruise.io/cloneset-instance-id", json!("x")),
+        ),
         denied(Who::Controller, "nor an image", ANY, Call::json_patch(format!("{}/{CLONE}", pods(NAMESPACE)), image)),
         denied(Who::Controller, "nor an owner", only, on_pod(&json!({"ownerReferences": null}))),
         denied(

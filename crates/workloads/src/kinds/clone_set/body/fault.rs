@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use hitless_api::clone_set::{CloneSetSpec, PriorityStrategy};
 use hitless_api::names::{PREFIX, labels};
-use hitless_api::selector;
 
 use super::Update;
 use crate::kinds::clone_set::{names::GROUP, rounding};
