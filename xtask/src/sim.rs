@@ -24,6 +24,9 @@ pub(crate) struct Sim {
     /// With `--fleet`: one CollaSet of 1,000 pods instead, made, brought to another image, and made anew.
     #[arg(long, requires = "fleet")]
     colla_set: bool,
+    /// The same with a CloneSet.
+    #[arg(long, requires = "fleet", conflicts_with = "colla_set")]
+    clone_set: bool,
     /// Looks for all deliberate bugs instead, of which `cargo xtask test` takes a sixth by commit.
     #[arg(long, conflicts_with_all = ["seed", "rollouts", "from", "fleet"])]
     mutants: bool,
@@ -39,6 +42,7 @@ pub(crate) fn run(options: &Sim) -> anyhow::Result<ExitCode> {
     match options.seed {
         Some(seed) => simulation.args(["--seed", &seed.to_string()]),
         None if options.colla_set => simulation.args(["--fleet", "--colla-set"]),
+        None if options.clone_set => simulation.args(["--fleet", "--clone-set"]),
         None if options.fleet => simulation.arg("--fleet"),
         None => {
             let from = options.from.map(|from| ["--from".to_owned(), from.to_string()]);

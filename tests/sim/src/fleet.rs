@@ -4,7 +4,7 @@
 //! operation, nothing fails, and news arrive at once: what is measured is how the protocol scales, not what it survives.
 
 mod agents;
-mod colla_set;
+mod pod_set;
 mod report;
 mod setup;
 
@@ -24,7 +24,7 @@ use crate::decide;
 use crate::server::{Answer, Request, Server, WorkloadObject};
 use crate::watch::Key;
 
-pub use colla_set::Phases;
+pub use pod_set::{Phases, PodSet};
 pub use report::Report;
 use setup::run;
 

@@ -32,6 +32,6 @@ mod world;
 
 pub use counts::{HoldCounts, HoldEvent};
 pub use faults::{Counts, Fault};
-pub use fleet::{Fleet, Phases, Report};
+pub use fleet::{Fleet, Phases, PodSet, Report};
 pub use ground::seed_of_all;
 pub use world::{Outcome, run};

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use clap::Parser;
-use hitless_sim::{Counts, Fleet, HoldCounts, Outcome, run};
+use hitless_sim::{Counts, Fleet, HoldCounts, Outcome, PodSet, run};
 
 /// The real controller and agent cores in a simulated cluster.
 #[derive(Parser)]
@@ -26,6 +26,9 @@ struct Options {
     /// With `--fleet`: one CollaSet of 1,000 pods instead, made, brought to another image, and made anew.
     #[arg(long, requires = "fleet")]
     colla_set: bool,
+    /// The same with a CloneSet.
+    #[arg(long, requires = "fleet", conflicts_with = "colla_set")]
+    clone_set: bool,
     /// Stop at the first broken invariant.
     #[arg(long)]
     first: bool,
@@ -80,8 +83,9 @@ fn main() -> ExitCode {
             }
         };
     }
-    if options.colla_set {
-        return colla_set();
+    let set = [(options.colla_set, PodSet::CollaSet), (options.clone_set, PodSet::CloneSet)];
+    if let Some((_, kind)) = set.into_iter().find(|(is_wanted, _)| *is_wanted) {
+        return pod_set(kind);
     }
     if options.fleet {
         return fleet();
@@ -126,14 +130,14 @@ fn fleet() -> ExitCode {
     if report.stuck { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-fn colla_set() -> ExitCode {
+fn pod_set(kind: PodSet) -> ExitCode {
     let (nodes, replicas) = (100, 1_000);
     println!(
-        "A CollaSet of {replicas} pods on {nodes} nodes; 10 % of them may be unavailable, an operation takes 20 s. The controller's\n\
+        "A {kind:?} of {replicas} pods on {nodes} nodes; 10 % of them may be unavailable, an operation takes 20 s. The controller's\n\
          decisions and writes are the real ones, one decision every second; kubelets and agents are stand-ins, and nothing fails."
     );
     let mut stuck = false;
-    for (what, report) in Fleet::colla_set(nodes, replicas) {
+    for (what, report) in Fleet::pod_set(kind, nodes, replicas) {
         print!("\n{what}:\n{report}");
         stuck |= report.stuck;
     }

@@ -1,15 +1,17 @@
 //! The protocol scales: a small fleet takes hardly longer than it must, with few writes.
 
-use hitless_sim::Fleet;
+use hitless_sim::{Fleet, PodSet};
 
 #[test]
-fn a_collaset_costs_few_writes_a_pod_and_its_context_is_written_once_a_round() {
-    for (what, report) in Fleet::colla_set(10, 100) {
-        assert!(!report.stuck, "{what}: {report}");
-        let writes: u64 = report.writes.values().sum();
-        assert!(writes <= report.pods * 8, "{what}: {report}");
-        let contexts = report.writes.get("resourcecontexts").copied().unwrap_or_default();
-        assert!(contexts <= report.rounds, "{what}: {report}");
+fn a_set_of_pods_costs_few_writes_a_pod_and_its_record_of_ids_is_written_once_a_round() {
+    for (kind, record) in [(PodSet::CollaSet, "resourcecontexts"), (PodSet::CloneSet, "clonesets")] {
+        for (what, report) in Fleet::pod_set(kind, 10, 100) {
+            assert!(!report.stuck, "{kind:?}, {what}: {report}");
+            let writes: u64 = report.writes.values().sum();
+            assert!(writes <= report.pods * 8, "{kind:?}, {what}: {report}");
+            let records = report.writes.get(record).copied().unwrap_or_default();
+            assert!(records <= report.rounds, "{kind:?}, {what}: {report}");
+        }
     }
 }
 

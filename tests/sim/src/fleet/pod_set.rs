@@ -1,4 +1,4 @@
-//! One CollaSet of many pods: made, brought to another image in place, and made anew. The controller's rounds and writes are the real
+//! One CollaSet or CloneSet of many pods: made, brought to another image in place, and made anew. The controller's rounds and writes are the real
 //! ones; kubelets and agents are stand-ins.
 
 use hitless_rollout::gate_cache::GateCache;
@@ -10,29 +10,49 @@ use super::{Fleet, Report, World, run};
 use crate::clock::SECOND;
 use crate::server::WorkloadObject;
 
-const NAME: &str = "colla";
+const NAME: &str = "web";
 const NAMESPACE: &str = "ns00";
 
 /// What was done, and how it went.
 pub type Phases = Vec<(&'static str, Report)>;
 
+/// Who makes the pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PodSet {
+    /// KusionStack's.
+    CollaSet,
+    /// OpenKruise's.
+    CloneSet,
+}
+
+impl PodSet {
+    /// The object, without its template.
+    fn object(self) -> Value {
+        match self {
+            Self::CollaSet => json!({"apiVersion": "apps.kusionstack.io/v1alpha1", "kind": "CollaSet", "spec": {}}),
+            Self::CloneSet => json!({"apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet",
+                "spec": {"updateStrategy": {"type": "InPlaceIfPossible", "maxUnavailable": "10%"}}}),
+        }
+    }
+}
+
 impl Fleet {
-    /// A CollaSet of so many pods on these nodes: all phases, one after the other.
+    /// A set of so many pods on these nodes: all phases, one after the other.
     #[must_use]
-    pub fn colla_set(nodes: usize, replicas: i32) -> Phases {
+    pub fn pod_set(kind: PodSet, nodes: usize, replicas: i32) -> Phases {
         let fleet = Self { nodes, namespaces: 1, deployments: 0, replicas, ..Self::default() };
         let mut world = World::new(fleet);
         world.images();
-        world.server.put_object(json!({
-            "apiVersion": "apps.kusionstack.io/v1alpha1", "kind": "CollaSet",
-            "metadata": {"namespace": NAMESPACE, "name": NAME, "uid": "uid-colla", "generation": 1},
-            "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": NAME}},
-                "template": {"metadata": {"labels": {"app": NAME, "fleet": "yes"}},
-                    "spec": {"containers": [{"name": "web", "image": "colla:v1", "ports": [{"containerPort": 80}]}]}}},
-        }));
+        let mut set = kind.object();
+        set["metadata"] = json!({"namespace": NAMESPACE, "name": NAME, "uid": "uid-set", "generation": 1});
+        set["spec"]["replicas"] = json!(replicas);
+        set["spec"]["selector"] = json!({"matchLabels": {"app": NAME}});
+        set["spec"]["template"] = json!({"metadata": {"labels": {"app": NAME, "fleet": "yes"}},
+            "spec": {"containers": [{"name": "web", "image": "web:v1", "ports": [{"containerPort": 80}]}]}});
+        world.server.put_object(set);
         let mut gate = GateCache::default();
         let made = world.phase(&mut gate);
-        world.change(|template| template["spec"]["containers"][0]["image"] = json!("colla:v2"));
+        world.change(|template| template["spec"]["containers"][0]["image"] = json!("web:v2"));
         let in_place = world.phase(&mut gate);
         world.change(|template| template["spec"]["containers"][0]["command"] = json!(["/bin/web"]));
         let anew = world.phase(&mut gate);
@@ -46,7 +66,7 @@ impl World {
         let mut names = NamePool::default();
         let nodes: Vec<NodeView> = self.server.nodes.values().map(|node| NodeView::clone(node)).collect();
         for node in nodes {
-            let images = NodeImages::of([["colla:v1"], ["colla:v2"]], &mut names);
+            let images = NodeImages::of([["web:v1"], ["web:v2"]], &mut names);
             self.server.put_node(NodeView { images, ..node });
         }
         let nodes = self.server.nodes.values().map(|node| (node.name.clone(), node.clone()));
@@ -54,9 +74,10 @@ impl World {
     }
 
     fn set(&self) -> &WorkloadObject {
-        match self.server.object("CollaSet", NAMESPACE, NAME) {
+        let mut sets = ["CollaSet", "CloneSet"].into_iter();
+        match sets.find_map(|kind| self.server.object(kind, NAMESPACE, NAME)) {
             Some(set) => set,
-            None => unreachable!("nobody deletes the CollaSet"),
+            None => unreachable!("nobody deletes the set"),
         }
     }
 
@@ -65,7 +86,7 @@ impl World {
         self.server.change_object(&key, |set| change(&mut set["spec"]["template"]));
     }
 
-    /// Whether the CollaSet reports that all is as its spec says.
+    /// Whether the set reports that all is as its spec says.
     fn is_through(&self) -> bool {
         let set = self.set();
         let status = &set.json["status"];
