@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceDefinition, CustomResourceDefinitionVersion, JSON, JSONSchemaProps, JSONSchemaPropsOrArray,
+    CustomResourceConversion, CustomResourceDefinition, CustomResourceDefinitionVersion, JSON, JSONSchemaProps, JSONSchemaPropsOrArray,
     JSONSchemaPropsOrBool, ValidationRule,
 };
 use kube::CustomResourceExt;
@@ -50,7 +50,8 @@ pub fn definitions() -> Vec<(&'static str, CustomResourceDefinition)> {
     all
 }
 
-/// The same schema under another version of the API as well. It is stored as before, and nothing is converted.
+/// The same schema under another version of the API as well. It is stored as before, and nothing is converted; that is said, because a
+/// definition that was there before may name a server that converts.
 fn also_served(mut crd: CustomResourceDefinition, name: &str) -> CustomResourceDefinition {
     let other = crd.spec.versions.first().cloned();
     crd.spec.versions.extend(other.map(|version| CustomResourceDefinitionVersion {
@@ -58,6 +59,7 @@ fn also_served(mut crd: CustomResourceDefinition, name: &str) -> CustomResourceD
         storage: false,
         ..version
     }));
+    crd.spec.conversion = Some(CustomResourceConversion { strategy: "None".to_owned(), webhook: None });
     crd
 }
 
