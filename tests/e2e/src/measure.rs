@@ -110,6 +110,12 @@ pub fn rollout(
     })
 }
 
+/// API writes by hitless since then that have to do with this application, without Events.
+pub fn own_writes(site: &dyn Site, app: &App, since: Timestamp) -> anyhow::Result<usize> {
+    let writes = site.writes(since)?;
+    Ok(counted(&writes, app.kubectl.namespace()).filter(|write| is_own(write)).count())
+}
+
 /// Whether all pods, and no more than `replicas`, have that version and are ready.
 #[must_use]
 pub fn finished(app: &App, version: &str, replicas: usize) -> bool {
