@@ -3,6 +3,8 @@
 mod image;
 #[cfg(test)]
 mod pages;
+#[cfg(test)]
+mod reference;
 mod target;
 
 use std::path::PathBuf;

@@ -12,7 +12,7 @@ use crate::{chart, features};
 
 /// Writes the definitions in `manifests` from the types of crate `hitless-api`, the kinds' part of the roles in `manifests` from crate
 /// `hitless-workloads`, the chart in `charts` from `manifests`, the tables of features in `docs/compatibility.md` and `docs/kruise.md` from `docs/features.toml` and `docs/features-kruise.toml`, `docs/openapi.json` from the
-/// types of the agent's endpoint, `docs/messages.md` from what the command line says, and `docs/reasons.md` from the reasons in crate `hitless-api`. A test of each of them, `generated` in the first two, compares what is committed.
+/// types of the agent's endpoint, `docs/messages.md` and `docs/cli.md` from what the command line says, and `docs/reasons.md` from the reasons in crate `hitless-api`. A test of each of them, `generated` in the first two, compares what is committed.
 pub(crate) fn run() -> anyhow::Result<ExitCode> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask has no parent directory")?;
     let folder = root.join("manifests");
@@ -44,10 +44,10 @@ pub(crate) fn run() -> anyhow::Result<ExitCode> {
         .context("cannot run cargo")?;
     ensure!(
         written.status.success(),
-        "docs/messages.md or docs/reasons.md is not made: {}",
+        "docs/messages.md, docs/reasons.md or docs/cli.md is not made: {}",
         String::from_utf8_lossy(&written.stdout)
     );
-    println!("wrote docs/messages.md and docs/reasons.md");
+    println!("wrote docs/messages.md, docs/reasons.md and docs/cli.md");
     // A program of its own, because the agent with all it needs is much to build for the sake of the other verbs.
     let printed = cargo()
         .args(["run", "--quiet", "--package", "hitless-agent", "--example", "openapi"])
