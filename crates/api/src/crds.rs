@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceConversion, CustomResourceDefinition, CustomResourceDefinitionVersion, JSON, JSONSchemaProps, JSONSchemaPropsOrArray,
-    JSONSchemaPropsOrBool, ValidationRule,
+    CustomResourceConversion, CustomResourceDefinition, CustomResourceDefinitionVersion, JSON, JSONSchemaProps,
+    JSONSchemaPropsOrArray, JSONSchemaPropsOrBool, ValidationRule,
 };
 use kube::CustomResourceExt;
 

@@ -74,8 +74,10 @@ impl Left {
             let name = format!("web-{id}");
             let mut spec = template("r.io/web:v2")["spec"].clone();
             spec["nodeName"] = json!("n");
-            spec["readinessGates"] = json!([{"conditionType": "InPlaceUpdateReady"}, {"conditionType": "KruisePodReady"}]);
-            spec["volumes"] = json!([{"name": "data", "persistentVolumeClaim": {"claimName": format!("data-web-{id}")}}]);
+            spec["readinessGates"] =
+                json!([{"conditionType": "InPlaceUpdateReady"}, {"conditionType": "KruisePodReady"}]);
+            spec["volumes"] =
+                json!([{"name": "data", "persistentVolumeClaim": {"claimName": format!("data-web-{id}")}}]);
             let condition = |kind: &str| json!({"type": kind, "status": "True"});
             let conditions = ["Ready", "InPlaceUpdateReady", "KruisePodReady"].map(condition);
             let mut pod = json!({"metadata": meta(&name, &name), "spec": spec,

@@ -69,7 +69,11 @@ pub(super) fn run(options: &Restarts, stack: &Stack, json: bool) -> anyhow::Resu
         for Figures { way, seconds, own_writes } in &all {
             println!("by {way:?}: median {:.2} s, {:.0} own writes", median(seconds), median(own_writes));
         }
-        println!("{} restarts of one pod, {} s apart: the longest took {longest:.1} s", 2 * options.count, options.pause);
+        println!(
+            "{} restarts of one pod, {} s apart: the longest took {longest:.1} s",
+            2 * options.count,
+            options.pause
+        );
     }
     ensure!(
         longest < 10.0,

@@ -1,7 +1,7 @@
 //! ContainerRecreateRequests: each container is started anew once, in order where that is wanted, and what failed says why.
 
-use hitless_workloads::requests::container_recreate_request::{CONTAINER_RECREATE_REQUEST, ContainerRecreateRequests};
 use hitless_workloads::OperationFailure;
+use hitless_workloads::requests::container_recreate_request::{CONTAINER_RECREATE_REQUEST, ContainerRecreateRequests};
 use serde_json::{Value, json};
 
 use crate::shop::{JOB, Shop};

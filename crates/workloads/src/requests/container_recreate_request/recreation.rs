@@ -126,8 +126,10 @@ impl<'a> Recreation<'a> {
         let of_step: Vec<_> = of_step.map(|(_, state)| state).filter(|state| !state.phase.is_final()).collect();
         // What is replaced already is waited for.
         let is_begun = of_step.iter().any(|state| state.is_killed) || task::is_on(pod, &self.token(step));
-        let to_replace = of_step.into_iter().filter(|state| state.phase == RecreatePhase::Pending);
-        let names: Vec<_> = to_replace.map(|state| state.name).collect();
+        let is_to_replace = |state: &ContainerRecreateState| {
+            pod.container(&state.name).is_some_and(|container| self.body.is_forced || !self.is_of_later(container))
+        };
+        let names: Vec<_> = of_step.into_iter().filter(is_to_replace).map(|state| state.name).collect();
         (!is_begun && !names.is_empty()).then_some((step, names))
     }
 
