@@ -71,12 +71,12 @@ impl RequestKind for ContainerRecreateRequests {
     fn wants(&self, grant: &Grant, pod: Option<&PodView>, context: &RequestContext<'_, '_>) -> bool {
         let Some(token) = token_of(grant).filter(|token| is_token(token)) else { return false };
         // What has begun ends, whatever became of the request.
-        pod.is_none_or(|pod| task::is_on(pod, token)) || is_open(token, context)
+        pod.is_none_or(|pod| task::is_on(pod, token)) || is_any(token, context, Recreation::is_open)
     }
 
     fn keeps_token(&self, pod: &PodView, context: &RequestContext<'_, '_>) -> bool {
         let token = pod.annotations.get(annotations::RESTARTED).filter(|token| is_token(token));
-        token.is_some_and(|token| is_open(token, context))
+        token.is_some_and(|token| is_any(token, context, Recreation::lacks_record))
     }
 
     fn report(&self, context: &RequestContext<'_, '_>, failures: &OperationFailures) -> Reports {
@@ -88,10 +88,10 @@ impl RequestKind for ContainerRecreateRequests {
     }
 }
 
-/// Whether a request with this token does not say yet what became of it, or may not: while requests can't be read, nobody knows.
-fn is_open(token: &str, context: &RequestContext<'_, '_>) -> bool {
+/// Whether that is so of the step of a request with this token, or may be: while requests can't be read, nobody knows.
+fn is_any(token: &str, context: &RequestContext<'_, '_>, is_so: fn(Recreation<'_>, usize) -> bool) -> bool {
     context.unreadable.contains(&CONTAINER_RECREATE_REQUEST.group_kind)
-        || Recreation::of_token(token, context).is_some_and(|(recreation, step)| recreation.is_open(step))
+        || Recreation::of_token(token, context).is_some_and(|(recreation, step)| is_so(recreation, step))
 }
 
 /// The restart that the request wants now.

@@ -83,6 +83,8 @@ fn in_order_each_waits_until_the_one_before_runs_for_long_enough() {
     shop.end("a");
     let reports = shop.settle();
     assert_eq!(phases(&shop), ["Recreating", "Recreating", "Pending"], "it runs for 2 s");
+    let keeps = shop.with(|all| all.pods.iter().any(|pod| shop.kind.keeps_token(pod, all)));
+    assert!(!keeps, "that it was stopped is recorded: another restart has to wait for nothing");
     assert_eq!(wanted(&shop), None);
     assert_eq!(reports.wake_at, Some("2026-01-01T00:00:34Z".parse().unwrap()));
     shop.pass(4);

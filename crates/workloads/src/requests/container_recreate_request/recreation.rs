@@ -79,9 +79,17 @@ impl<'a> Recreation<'a> {
 
     /// Whether it does not say yet what became of each container of this step.
     pub(super) fn is_open(self, step: usize) -> bool {
-        let is_final = |name: &String| self.recorded(name).is_some_and(|state| state.phase.is_final());
+        self.lacks(step, |state| state.phase.is_final())
+    }
+
+    /// Whether it does not say yet of each container of this step that it was stopped: the pod's token is all that tells.
+    pub(super) fn lacks_record(self, step: usize) -> bool {
+        self.lacks(step, |state| state.phase.is_final() || state.is_killed)
+    }
+
+    fn lacks(self, step: usize, is_told: impl Fn(&ContainerRecreateState) -> bool) -> bool {
         let of_step = self.body.containers.iter().enumerate().filter(|(index, _)| self.step(*index) == step);
-        !self.is_over() && of_step.into_iter().any(|(_, name)| !is_final(name))
+        !self.is_over() && of_step.into_iter().any(|(_, name)| !self.recorded(name).is_some_and(&is_told))
     }
 
     /// When it has to have ended.
