@@ -50,6 +50,29 @@ pub(crate) struct ClusterArgs {
     /// Act as a member of this group; may be given several times
     #[arg(long = "as-group", value_name = "GROUP", global = true, requires = "as_user")]
     pub(crate) as_groups: Vec<String>,
+    /// How long the API server may take to answer a request, e.g. 5s, 1m; 0: as long as it takes
+    #[arg(long, value_name = "TIME", value_parser = request_timeout, global = true)]
+    pub(crate) request_timeout: Option<Duration>,
+    /// Only try what would be written: the API server checks it, and keeps nothing
+    #[arg(long, value_enum, default_value_t, global = true)]
+    pub(crate) dry_run: DryRun,
+}
+
+impl ClusterArgs {
+    /// Whether what is written is only tried.
+    pub(crate) fn is_dry_run(&self) -> bool {
+        self.dry_run == DryRun::Server
+    }
+}
+
+/// Who tries what would be written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DryRun {
+    /// Nobody: it is written
+    #[default]
+    None,
+    /// The API server
+    Server,
 }
 
 #[derive(Debug, Subcommand)]
@@ -345,6 +368,11 @@ pub(crate) enum Format {
     Json,
     /// The same as YAML
     Yaml,
+}
+
+/// As kubectl reads it, where 0 has no unit.
+fn request_timeout(text: &str) -> Result<Duration, String> {
+    if text == "0" { Ok(Duration::ZERO) } else { duration(text) }
 }
 
 fn duration(text: &str) -> Result<Duration, String> {

@@ -4,6 +4,7 @@
 //! would bring its code into agent and controller, too: cargo gives all programs of one build the features that any of them wants.
 
 mod proxy;
+mod requests;
 
 use std::env;
 use std::io::ErrorKind;
@@ -13,6 +14,8 @@ use hitless_runtime::client::{self, ClientError};
 use http::{HeaderName, HeaderValue};
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
+
+pub(crate) use requests::Requests;
 
 /// No client could be made.
 #[derive(Debug, thiserror::Error)]
@@ -68,7 +71,12 @@ impl ActAs {
 }
 
 /// A client from a kubeconfig: the file given, else those of `KUBECONFIG`, else the one in the home directory, else, in a pod, of its account.
-pub(crate) async fn connect(file: Option<&Path>, context: Option<&str>, act_as: ActAs) -> Result<Client, ConnectError> {
+pub(crate) async fn connect(
+    file: Option<&Path>,
+    context: Option<&str>,
+    act_as: ActAs,
+    requests: Requests,
+) -> Result<Client, ConnectError> {
     let kubeconfig = match file {
         Some(file) => Kubeconfig::read_from(file),
         None => of_environment(),
@@ -86,10 +94,11 @@ pub(crate) async fn connect(file: Option<&Path>, context: Option<&str>, act_as: 
     let headers = act_as.or_of(&config).headers()?;
     config.headers.extend(headers);
     config.proxy_url = None;
-    match proxy::of(&config.cluster_url, written.as_deref(), |name| env::var(name).ok())? {
-        Some(proxy) => Ok(proxy::client(&config, &proxy)?),
-        None => Ok(client::of(config)?),
-    }
+    let client = match proxy::of(&config.cluster_url, written.as_deref(), |name| env::var(name).ok())? {
+        Some(proxy) => proxy::client(&config, &proxy)?,
+        None => client::of(config)?,
+    };
+    Ok(requests.over(client))
 }
 
 /// The files of `KUBECONFIG`, merged, without those that are not there: kubectl passes over them (client-go, `ClientConfigLoadingRules`).

@@ -47,6 +47,7 @@ use kube::Client;
 
 use crate::args::{Cli, ClusterArgs, Command, SetCommand};
 use crate::failure::{Failure, USAGE};
+use crate::kubeconfig::Requests;
 use crate::output::{remark, say};
 use crate::source::Scope;
 
@@ -100,6 +101,13 @@ async fn run(cli: Cli) -> Result<(), Failure> {
     {
         return plan::of_files(cluster.namespace.as_deref(), arguments);
     }
+    if cluster.is_dry_run() {
+        if matches!(&cli.command, Command::Restart(arguments) if arguments.wait) {
+            let text = "with --dry-run nothing is restarted, so --wait would wait in vain; leave one of them out";
+            return Err(Failure::Usage(text.to_owned()));
+        }
+        remark("server dry run: the API server checks what is written, and keeps nothing of it");
+    }
     let client = connect(cluster).await?;
     let namespace = cluster.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
     match cli.command {
@@ -132,5 +140,7 @@ async fn run(cli: Cli) -> Result<(), Failure> {
 /// To the cluster that the command line names, as whom it says.
 pub(crate) async fn connect(cluster: &ClusterArgs) -> Result<Client, Failure> {
     let act_as = kubeconfig::ActAs { user: cluster.as_user.clone(), groups: cluster.as_groups.clone() };
-    Ok(kubeconfig::connect(cluster.kubeconfig.as_deref(), cluster.context.as_deref(), act_as).await?)
+    let requests =
+        Requests { dry_run: cluster.is_dry_run(), timeout: cluster.request_timeout.filter(|time| !time.is_zero()) };
+    Ok(kubeconfig::connect(cluster.kubeconfig.as_deref(), cluster.context.as_deref(), act_as, requests).await?)
 }

@@ -18,11 +18,14 @@ fn kubeconfig(server: &str, proxy: Option<&str>) -> String {
 async fn an_unknown_context_or_file_is_an_error_that_names_it() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("config");
-    let error = connect(Some(&file), None, ActAs::default()).await.err().unwrap();
+    let error = connect(Some(&file), None, ActAs::default(), Requests::default()).await.err().unwrap();
     assert!(error.to_string().contains("kubeconfig"), "{error}");
     std::fs::write(&file, kubeconfig("http://127.0.0.1:1", None)).unwrap();
-    assert_eq!(connect(Some(&file), None, ActAs::default()).await.unwrap().default_namespace(), "team");
-    assert!(connect(Some(&file), Some("elsewhere"), ActAs::default()).await.is_err());
+    assert_eq!(
+        connect(Some(&file), None, ActAs::default(), Requests::default()).await.unwrap().default_namespace(),
+        "team"
+    );
+    assert!(connect(Some(&file), Some("elsewhere"), ActAs::default(), Requests::default()).await.is_err());
     let list = [PathBuf::from("/nonexistent"), file.clone()];
     assert!(merged(&list).is_ok(), "kubectl passes over a file that is not there");
     assert!(merged(&list[..1]).unwrap_err().to_string().contains("/nonexistent"));
@@ -115,7 +118,7 @@ async fn the_server_is_asked_through_a_proxy() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("config");
     std::fs::write(&file, kubeconfig("http://api.test:6443", Some(&url))).unwrap();
-    let client = connect(Some(&file), None, ActAs::default()).await.unwrap();
+    let client = connect(Some(&file), None, ActAs::default(), Requests::default()).await.unwrap();
     assert_eq!(client.apiserver_version().await.unwrap().git_version, "v1.36.3");
     drop(client);
     let asked = asked.await.unwrap();
