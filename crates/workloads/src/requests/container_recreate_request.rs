@@ -71,12 +71,13 @@ impl RequestKind for ContainerRecreateRequests {
     fn wants(&self, grant: &Grant, pod: Option<&PodView>, context: &RequestContext<'_, '_>) -> bool {
         let Some(token) = token_of(grant).filter(|token| is_token(token)) else { return false };
         // What has begun ends, whatever became of the request.
-        pod.is_none_or(|pod| task::is_on(pod, token)) || is_any(token, context, Recreation::is_open)
+        pod.is_none_or(|pod| task::is_on(pod, token))
+            || is_any(token, context, |recreation, step| recreation.is_open(step))
     }
 
     fn keeps_token(&self, pod: &PodView, context: &RequestContext<'_, '_>) -> bool {
         let token = pod.annotations.get(annotations::RESTARTED).filter(|token| is_token(token));
-        token.is_some_and(|token| is_any(token, context, Recreation::lacks_record))
+        token.is_some_and(|token| is_any(token, context, |recreation, step| recreation.lacks_record(step)))
     }
 
     fn report(&self, context: &RequestContext<'_, '_>, failures: &OperationFailures) -> Reports {

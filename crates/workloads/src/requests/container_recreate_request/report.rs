@@ -57,12 +57,12 @@ fn status(
 ) -> ContainerRecreateRequestStatus {
     let is_over = recreation.is_decided(&states);
     let has_begun = states.iter().any(|state| state.phase != RecreatePhase::Pending);
-    let status = ContainerRecreateRequestStatus {
+    let wanted = ContainerRecreateRequestStatus {
         phase: Some(if has_begun { RecreatePhase::Recreating } else { RecreatePhase::Pending }),
         container_recreate_states: states,
         ..recreation.body.status.clone()
     };
-    if is_over { ended(status, now) } else { status }
+    if is_over { ended(wanted, now) } else { wanted }
 }
 
 fn ended(status: ContainerRecreateRequestStatus, now: Timestamp) -> ContainerRecreateRequestStatus {
