@@ -26,7 +26,7 @@ use crate::request::{OperationFailures, Reports, RequestContext, RequestKind};
 use crate::requests::restart;
 use crate::restart_request::RestartRequest;
 use crate::right::Right;
-use recreation::Recreation;
+use recreation::{Record, Recreation};
 
 /// ContainerRecreateRequests.
 pub const CONTAINER_RECREATE_REQUEST: Resource = Resource {
@@ -71,13 +71,12 @@ impl RequestKind for ContainerRecreateRequests {
     fn wants(&self, grant: &Grant, pod: Option<&PodView>, context: &RequestContext<'_, '_>) -> bool {
         let Some(token) = token_of(grant).filter(|token| is_token(token)) else { return false };
         // What has begun ends, whatever became of the request.
-        pod.is_none_or(|pod| task::is_on(pod, token))
-            || is_any(token, context, |recreation, step| recreation.is_open(step))
+        pod.is_none_or(|pod| task::is_on(pod, token)) || is_open(token, context, Record::Ended)
     }
 
     fn keeps_token(&self, pod: &PodView, context: &RequestContext<'_, '_>) -> bool {
         let token = pod.annotations.get(annotations::RESTARTED).filter(|token| is_token(token));
-        token.is_some_and(|token| is_any(token, context, |recreation, step| recreation.lacks_record(step)))
+        token.is_some_and(|token| is_open(token, context, Record::Stopped))
     }
 
     fn report(&self, context: &RequestContext<'_, '_>, failures: &OperationFailures) -> Reports {
@@ -89,10 +88,10 @@ impl RequestKind for ContainerRecreateRequests {
     }
 }
 
-/// Whether that is so of the step of a request with this token, or may be: while requests can't be read, nobody knows.
-fn is_any(token: &str, context: &RequestContext<'_, '_>, is_so: fn(Recreation<'_>, usize) -> bool) -> bool {
+/// Whether a request with this token does not say that yet, or may not: while requests can't be read, nobody knows.
+fn is_open(token: &str, context: &RequestContext<'_, '_>, record: Record) -> bool {
     context.unreadable.contains(&CONTAINER_RECREATE_REQUEST.group_kind)
-        || Recreation::of_token(token, context).is_some_and(|(recreation, step)| is_so(recreation, step))
+        || Recreation::of_token(token, context).is_some_and(|(recreation, step)| recreation.lacks(step, record))
 }
 
 /// The restart that the request wants now.

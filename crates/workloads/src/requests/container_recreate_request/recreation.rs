@@ -25,6 +25,15 @@ pub(super) struct Recreation<'a> {
     pub(super) body: &'a RecreateBody,
 }
 
+/// What a request says of a container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Record {
+    /// What became of it.
+    Ended,
+    /// That it was stopped. Until then the pod's token is all that tells.
+    Stopped,
+}
+
 /// Why nothing can be done to the pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NoPod {
@@ -77,19 +86,14 @@ impl<'a> Recreation<'a> {
         self.body.status.container_recreate_states.iter().find(|state| state.name == name)
     }
 
-    /// Whether it does not say yet what became of each container of this step.
-    pub(super) fn is_open(self, step: usize) -> bool {
-        self.lacks(step, |state| state.phase.is_final())
-    }
-
-    /// Whether it does not say yet of each container of this step that it was stopped: the pod's token is all that tells.
-    pub(super) fn lacks_record(self, step: usize) -> bool {
-        self.lacks(step, |state| state.phase.is_final() || state.is_killed)
-    }
-
-    fn lacks(self, step: usize, is_told: impl Fn(&ContainerRecreateState) -> bool) -> bool {
+    /// Whether it does not say that yet of each container of this step.
+    pub(super) fn lacks(self, step: usize, record: Record) -> bool {
+        let is_told = |state: &ContainerRecreateState| match record {
+            Record::Ended => state.phase.is_final(),
+            Record::Stopped => state.phase.is_final() || state.is_killed,
+        };
         let of_step = self.body.containers.iter().enumerate().filter(|(index, _)| self.step(*index) == step);
-        !self.is_over() && of_step.into_iter().any(|(_, name)| !self.recorded(name).is_some_and(&is_told))
+        !self.is_over() && of_step.into_iter().any(|(_, name)| !self.recorded(name).is_some_and(is_told))
     }
 
     /// When it has to have ended.
@@ -146,7 +150,8 @@ impl<'a> Recreation<'a> {
         let has_failed = states.iter().any(|state| state.phase == RecreatePhase::Failed);
         let is_open = |phase: RecreatePhase| states.iter().any(|state| state.phase == phase);
         let goes_on = self.body.failure_policy == FailurePolicy::Ignore || !has_failed;
-        !is_open(RecreatePhase::Recreating) && !(goes_on && is_open(RecreatePhase::Pending))
+        let has_more = goes_on && is_open(RecreatePhase::Pending);
+        !(has_more || is_open(RecreatePhase::Recreating))
     }
 
     /// What each container is to say of itself.

@@ -54,7 +54,6 @@ fn next(hooks: &Lifecycle, pod: &PodView, doing: Doing, is_named: bool) -> Optio
     let state = State::of(pod);
     let next = match (doing, state) {
         (Doing::Leaving, _) if pending_deletion(hooks, pod).is_some() => State::PreparingDelete,
-        (Doing::Leaving, _) => state,
         // One that lacks a part of the hook gets it back first, and is asked again.
         (Doing::Updating, State::Updated) if update.is_some() => State::PreparingUpdate,
         (Doing::Updating, State::Normal | State::PreparingNormal | State::PreparingDelete) if is_hooked => {
@@ -65,7 +64,6 @@ fn next(hooks: &Lifecycle, pod: &PodView, doing: Doing, is_named: bool) -> Optio
             State::Updating
         }
         (Doing::Updating, State::PreparingUpdate) if !is_hooked => State::Updating,
-        (Doing::Updating, _) => state,
         (Doing::Nothing, State::PreparingUpdate | State::Updating | State::Updated) => {
             if update.is_none_or(|hook| off(hook, pod).is_none()) { State::Normal } else { State::Updated }
         }
@@ -74,7 +72,7 @@ fn next(hooks: &Lifecycle, pod: &PodView, doing: Doing, is_named: bool) -> Optio
             let is_over = hooks.pre_normal.as_ref().map_or(pod.node.is_some(), |hook| off(hook, pod).is_none());
             if is_over { State::Normal } else { state }
         }
-        (Doing::Nothing, State::PreparingDelete | State::Normal) => state,
+        (Doing::Leaving | Doing::Updating, _) | (Doing::Nothing, State::PreparingDelete | State::Normal) => state,
     };
     (next != state).then_some(next)
 }
