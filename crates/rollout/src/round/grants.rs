@@ -54,7 +54,7 @@ pub(crate) fn tell<'g>(
     writes: &WritePlan<'_>,
 ) -> &'g hitless_gate::Gate {
     // A kubelet that is late may take a pod away at any moment, whatever is wanted of that pod meanwhile.
-    let recently_ready = desired.world.recently_ready.keys().chain(&ended.late).map(|uid| *uid);
+    let recently_ready = desired.world.recently_ready.keys().chain(&ended.late).copied();
     let unsettled = desired.plans.iter().flat_map(|plan| plan.unsettled.iter().map(String::as_str));
     let recently_ready = recently_ready.chain(unsettled);
     let updated = trials.updated.iter().copied();
