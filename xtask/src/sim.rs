@@ -21,15 +21,22 @@ pub(crate) struct Sim {
     /// Rolls a fleet of 150,000 pods on 5,000 nodes instead.
     #[arg(long, conflicts_with = "rollouts")]
     fleet: bool,
+    #[command(flatten)]
+    set: SetOptions,
+    /// Looks for all deliberate bugs instead, of which `cargo xtask test` takes a sixth by commit.
+    #[arg(long, conflicts_with_all = ["seed", "rollouts", "from", "fleet"])]
+    mutants: bool,
+}
+
+/// One set of pods instead of a fleet.
+#[derive(Args)]
+pub(crate) struct SetOptions {
     /// With `--fleet`: one CollaSet of 1,000 pods instead, made, brought to another image, and made anew.
     #[arg(long, requires = "fleet")]
     colla_set: bool,
     /// The same with a CloneSet.
     #[arg(long, requires = "fleet", conflicts_with = "colla_set")]
     clone_set: bool,
-    /// Looks for all deliberate bugs instead, of which `cargo xtask test` takes a sixth by commit.
-    #[arg(long, conflicts_with_all = ["seed", "rollouts", "from", "fleet"])]
-    mutants: bool,
 }
 
 pub(crate) fn run(options: &Sim) -> anyhow::Result<ExitCode> {
@@ -41,8 +48,8 @@ pub(crate) fn run(options: &Sim) -> anyhow::Result<ExitCode> {
     simulation.args(["run", "--quiet", "--locked", "--profile", "sim", "-p", "hitless-sim", "--"]);
     match options.seed {
         Some(seed) => simulation.args(["--seed", &seed.to_string()]),
-        None if options.colla_set => simulation.args(["--fleet", "--colla-set"]),
-        None if options.clone_set => simulation.args(["--fleet", "--clone-set"]),
+        None if options.set.colla_set => simulation.args(["--fleet", "--colla-set"]),
+        None if options.set.clone_set => simulation.args(["--fleet", "--clone-set"]),
         None if options.fleet => simulation.arg("--fleet"),
         None => {
             let from = options.from.map(|from| ["--from".to_owned(), from.to_string()]);

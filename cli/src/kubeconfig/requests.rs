@@ -6,7 +6,7 @@ use http::uri::PathAndQuery;
 use http::{Method, Request, Response, Uri};
 use kube::Client;
 use kube::client::Body;
-use tower::{BoxError, ServiceExt as _, service_fn};
+use tower::{BoxError, service_fn};
 
 /// How requests are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl Requests {
     async fn send(self, client: Client, request: Request<Body>) -> Result<Response<Body>, BoxError> {
         let request = if self.dry_run && is_kept(&request) { tried(request)? } else { request };
         let limit = self.timeout.filter(|_| !is_watch(request.uri()));
-        let answer = client.oneshot(request);
+        let answer = client.send(request);
         let Some(limit) = limit else { return Ok(answer.await?) };
         let late = |_| format!("the API server has not answered within {limit:?}, as --request-timeout says");
         Ok(tokio::time::timeout(limit, answer).await.map_err(late)??)

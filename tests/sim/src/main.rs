@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use clap::Parser;
+use clap::{Args, Parser};
 use hitless_sim::{Counts, Fleet, HoldCounts, Outcome, PodSet, run};
 
 /// The real controller and agent cores in a simulated cluster.
@@ -23,15 +23,22 @@ struct Options {
     /// Rolls 150,000 pods on 5,000 nodes instead.
     #[arg(long)]
     fleet: bool,
+    #[command(flatten)]
+    set: SetOptions,
+    /// Stop at the first broken invariant.
+    #[arg(long)]
+    first: bool,
+}
+
+/// One set of pods instead of a fleet.
+#[derive(Args)]
+struct SetOptions {
     /// With `--fleet`: one CollaSet of 1,000 pods instead, made, brought to another image, and made anew.
     #[arg(long, requires = "fleet")]
     colla_set: bool,
     /// The same with a CloneSet.
     #[arg(long, requires = "fleet", conflicts_with = "colla_set")]
     clone_set: bool,
-    /// Stop at the first broken invariant.
-    #[arg(long)]
-    first: bool,
 }
 
 #[derive(Default)]
@@ -83,7 +90,7 @@ fn main() -> ExitCode {
             }
         };
     }
-    let set = [(options.colla_set, PodSet::CollaSet), (options.clone_set, PodSet::CloneSet)];
+    let set = [(options.set.colla_set, PodSet::CollaSet), (options.set.clone_set, PodSet::CloneSet)];
     if let Some((_, kind)) = set.into_iter().find(|(is_wanted, _)| *is_wanted) {
         return pod_set(kind);
     }
