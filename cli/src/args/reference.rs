@@ -56,7 +56,7 @@ fn table<'a>(args: impl Iterator<Item = &'a Arg>) -> String {
 /// Such as `-n`, `--namespace NAMESPACE`.
 fn spelled(arg: &Arg) -> String {
     let values = arg.get_value_names().filter(|_| arg.get_action().takes_values()).unwrap_or_default();
-    let values: Vec<&str> = values.iter().map(|name| name.as_str()).collect();
+    let values: Vec<&str> = values.iter().map(clap::builder::Str::as_str).collect();
     if arg.is_positional() {
         return format!("`{}`", values.join(" "));
     }

@@ -102,7 +102,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_answer_that_takes_too_long_is_told_and_a_watch_is_waited_for() {
         let slow = service_fn(|_: Request<Body>| async {
-            tokio::time::sleep(Duration::from_secs(60)).await;
+            tokio::time::sleep(Duration::from_mins(1)).await;
             Ok::<_, BoxError>(Response::new(Body::from(b"late".to_vec())))
         });
         let client = Requests { dry_run: false, timeout: Some(Duration::from_secs(5)) }.over(Client::new(slow, "shop"));
