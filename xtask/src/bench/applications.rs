@@ -34,7 +34,7 @@ pub(super) struct Applications {
     #[arg(long, default_value_t = 3)]
     rollouts: usize,
     /// Seconds after which a rollout that has not ended counts as stuck.
-    #[arg(long, default_value_t = 240)]
+    #[arg(long, default_value_t = 600)]
     seconds: u64,
     /// Cases that run at the same time: most of a case's time it waits.
     #[arg(long, default_value_t = 1)]
