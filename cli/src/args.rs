@@ -170,6 +170,8 @@ pub(crate) enum Output {
     Json,
     /// The same as YAML, with --watch one document for each change
     Yaml,
+    /// Only what other commands take, e.g. deployment/web
+    Name,
 }
 
 #[derive(Debug, Args)]

@@ -148,6 +148,7 @@ impl Screen {
         Ok(match self.output {
             Output::Table | Output::Wide => table::render(report, self.shape),
             Output::Json => format!("{}\n", serde_json::to_string(report).map_err(std::io::Error::from)?),
+            Output::Name => report.workloads.iter().map(|workload| format!("{}\n", workload.name)).collect(),
             Output::Yaml => format!("{}{}", if self.watch { "---\n" } else { "" }, output::yaml(report)?),
         })
     }
@@ -156,6 +157,6 @@ impl Screen {
 const fn is_table(output: Output) -> bool {
     match output {
         Output::Table | Output::Wide => true,
-        Output::Json | Output::Yaml => false,
+        Output::Json | Output::Yaml | Output::Name => false,
     }
 }
