@@ -16,7 +16,7 @@ const HEAD: &str = "# Every option of the plugin
 
 <!-- Made from cli/src/args by `cargo xtask generate`. Do not edit. -->
 
-What `kubectl hitless COMMAND --help` says. What the commands are for: [commands](commands.md); what they print: [messages](messages.md).
+What `--help` says of each command. What the commands are for: [commands](commands.md); what they print: [messages](messages.md).
 ";
 
 fn page() -> String {
