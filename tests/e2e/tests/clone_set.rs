@@ -1,7 +1,7 @@
 //! What a user of OpenKruise sees who applies a CloneSet.
 
 use anyhow::{Context as _, ensure};
-use hitless_e2e::app::{App, Identity, PATIENCE, Shape, all_ready, image_of, is_ready};
+use hitless_e2e::app::{App, Identity, PATIENCE, Shape, all_ready, condition, image_of};
 use hitless_e2e::traffic::Rate;
 use hitless_e2e::{Stack, Traffic};
 use serde_json::{Value, json};
@@ -138,7 +138,9 @@ fn an_operators_hook_is_waited_for_before_a_pod_is_updated_or_removed() -> anyho
     for updated in 1..=2 {
         let asked = scene.wait_state("PreparingUpdate")?;
         ensure!(image_of(&asked) == scene.app.image("v1"), "it was updated before its hook was over: {asked}");
-        ensure!(!is_ready(&asked), "a pod that is to be updated serves: {asked}");
+        // The kubelet takes Ready back a moment later.
+        let in_service = condition(&asked, "hitless.dev/InService");
+        ensure!(in_service == Some("False"), "a pod that is to be updated serves: {asked}");
         scene.label(&asked, "-")?;
         let done = scene.wait_state("Updated")?;
         ensure!(scene.count("v2") == updated, "{} pods are updated, {updated} were asked", scene.count("v2"));
