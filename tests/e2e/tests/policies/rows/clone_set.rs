@@ -155,6 +155,12 @@ fn states() -> Vec<Row> {
             only,
             labelled("apps.kruise.io/cloneset-instance-id", json!("x")),
         ),
+        denied(
+            Who::Controller,
+            "nor a mark of ours, even an empty one",
+            only,
+            labelled("hitless.dev/companion", json!("")),
+        ),
         denied(Who::Controller, "nor an image", ANY, Call::json_patch(format!("{}/{CLONE}", pods(NAMESPACE)), image)),
         denied(Who::Controller, "nor an owner", only, on_pod(&json!({"ownerReferences": null}))),
         denied(
@@ -175,6 +181,7 @@ fn hooks() -> Vec<Row> {
         allowed(Who::Controller, "it puts a hook's label back", labelled(HOOK, "true")),
         denied(Who::Controller, "with the value that the hook has", only, labelled(HOOK, "false")),
         denied(Who::Controller, "and no other label", only, labelled("example.com/other", "true")),
+        denied(Who::Controller, "not even an empty one", only, labelled("example.com/other", "")),
         allowed(Who::Controller, "it puts a hook's finalizer back", finalized(&[HOOK])),
         denied(Who::Controller, "and no other finalizer", only, finalized(&[HOOK, "example.com/other"])),
     ]
