@@ -45,6 +45,8 @@ const COLLA_SETS: u64 = 3_000_000;
 const DELETIONS: u64 = 7_000_000;
 /// And from this one on servers that start late and stop slowly.
 const APPLICATIONS: u64 = 8_000_000;
+/// And from this one on CloneSets and ContainerRecreateRequests.
+const CLONE_SETS: u64 = 9_000_000;
 /// Which part of the bugs is looked for, as `1/6` to `6/6`; absent: all of them. `cargo xtask test` takes turns by commit.
 const PART: &str = "HITLESS_SIM_MUTANTS";
 /// Rollouts within which each bug must be found.
@@ -68,7 +70,8 @@ fn bugs() -> impl Iterator<Item = (u64, &'static Bug)> {
     let applications = applications::BUGS.iter().map(|bug| (APPLICATIONS, bug));
     let kubernetes = rounds::BUGS.iter().chain(holds::BUGS).chain(workloads::BUGS).map(|bug| (0, bug));
     let more = companions.chain(balancers).chain(colla_sets).chain(operators).chain(jobs).chain(pauses);
-    kubernetes.chain(more).chain(deletions).chain(applications)
+    let recreations = jobs::RECREATIONS.iter().map(|bug| (CLONE_SETS, bug));
+    kubernetes.chain(more).chain(deletions).chain(applications).chain(recreations)
 }
 
 /// The part from 0, and of how many.
