@@ -103,7 +103,7 @@ pub(crate) struct Ground {
     pub(crate) chance: Chance,
     /// Which Services serve by node. Of its own, so that seeds of before keep their meaning otherwise.
     pub(crate) node_local: Chance,
-    /// Users make OperationJobs.
+    /// Users make OperationJobs, or where there are CloneSets ContainerRecreateRequests.
     pub(crate) has_jobs: bool,
     /// Which ones. Of its own, for the same reason.
     pub(crate) jobs: Chance,
@@ -155,7 +155,7 @@ impl Ground {
             server: Server::with_balancer(BALANCERS.contains(&seed).then(|| Balancer::new(seed))),
             chance: Chance::new(seed),
             node_local: Chance::new(!seed),
-            has_jobs: seed >= JOBS_FROM && !is_application && !has_clone_sets,
+            has_jobs: seed >= JOBS_FROM && !is_application,
             jobs: Chance::new(seed.rotate_left(32) ^ JOBS),
             deletions: (seed >= DELETIONS_FROM && !is_application && !has_clone_sets)
                 .then(|| Chance::new(seed ^ DELETIONS)),

@@ -25,7 +25,7 @@ impl World {
         let mut names: Vec<String> = own.map(|pod| pod.id.name.clone()).collect();
         names.sort_unstable();
         names.retain(|_| ground.jobs.happens(7_500));
-        if ground.has_clone_sets && ground.jobs.happens(5_000) {
+        if ground.has_clone_sets {
             return self.make_recreation(&namespace, &names);
         }
         if ground.jobs.happens(1_000) {
