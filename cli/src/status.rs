@@ -148,7 +148,7 @@ impl Screen {
         Ok(match self.output {
             Output::Table | Output::Wide => table::render(report, self.shape),
             Output::Json => format!("{}\n", serde_json::to_string(report).map_err(std::io::Error::from)?),
-            Output::Name => report.workloads.iter().map(|workload| format!("{}\n", workload.name)).collect(),
+            Output::Name => report.workloads.iter().flat_map(|workload| [workload.name.as_str(), "\n"]).collect(),
             Output::Yaml => format!("{}{}", if self.watch { "---\n" } else { "" }, output::yaml(report)?),
         })
     }
