@@ -1,5 +1,5 @@
-//! Restarts of one pod in a row, by annotation and by OpenKruise's ContainerRecreateRequest in turn: none may wait for the kubelet's
-//! back-off.
+//! Restarts of a pod in a row, by annotation, and of another one by OpenKruise's ContainerRecreateRequest, in turn: none may wait for the
+//! kubelet's back-off.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use super::spread::Spread;
 
 #[derive(Args)]
 pub(super) struct Restarts {
-    /// How often the pod is restarted in each way.
+    /// How often the pod of each way is restarted.
     #[arg(long, default_value_t = 6)]
     count: u32,
     /// Seconds between the end of one restart and the next.
@@ -45,17 +45,21 @@ struct Figures {
 }
 
 pub(super) fn run(options: &Restarts, stack: &Stack, json: bool) -> anyhow::Result<()> {
-    let app = App::start(&stack.cluster, "bench-restarts", &Shape { replicas: 1, ..Shape::default() })?;
-    let name = app.identities().first().context("no pod")?.name.clone();
     let of = |way| Figures { way, seconds: Vec::new(), own_writes: Vec::new() };
     let mut all = [of(Way::Command), of(Way::Request)];
+    let apps = ["bench-restarts", "bench-requests"].map(|namespace| {
+        let app = App::start(&stack.cluster, namespace, &Shape { replicas: 1, ..Shape::default() })?;
+        let name = app.identities().first().context("no pod")?.name.clone();
+        anyhow::Ok((app, name))
+    });
+    let apps = apps.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
     for number in 1..=options.count {
-        for figures in &mut all {
+        for (figures, (app, name)) in all.iter_mut().zip(&apps) {
             let since = Timestamp::now();
-            let seconds = restart(stack, &app, &name, figures.way, number)?;
+            let seconds = restart(stack, app, name, figures.way, number)?;
             // Time that passes for the kubelet's back-off, which is what is measured; reports that come late belong to this restart.
             std::thread::sleep(Duration::from_secs(options.pause));
-            let writes = u32::try_from(own_writes(stack, &app, since)?)?;
+            let writes = u32::try_from(own_writes(stack, app, since)?)?;
             eprintln!("restart {number:2} by {:?}  {seconds:5.2} s, {writes} own writes", figures.way);
             figures.seconds.push(seconds);
             figures.own_writes.push(writes.into());
@@ -69,11 +73,7 @@ pub(super) fn run(options: &Restarts, stack: &Stack, json: bool) -> anyhow::Resu
         for Figures { way, seconds, own_writes } in &all {
             println!("by {way:?}: median {:.2} s, {:.0} own writes", median(seconds), median(own_writes));
         }
-        println!(
-            "{} restarts of one pod, {} s apart: the longest took {longest:.1} s",
-            2 * options.count,
-            options.pause
-        );
+        println!("{} restarts of each pod, {} s apart: the longest took {longest:.1} s", options.count, options.pause);
     }
     ensure!(
         longest < 10.0,
