@@ -203,7 +203,9 @@ fn has_restarted(pod: &PodView, before: &BTreeMap<String, String>, token: &str) 
         let status = pod.container(name).and_then(|container| container.status.as_ref());
         status.is_some_and(|now| !now.container_id.is_empty() && now.container_id != *id)
     };
-    pod.annotations.get(annotations::RESTARTED).is_some_and(|done| done == token)
+    pod.annotations
+        .get(annotations::RESTARTED)
+        .is_some_and(|done| done == token || restart::annotated(done) == Some(token))
         && pod.ready()
         && before.iter().all(is_new)
 }

@@ -64,7 +64,8 @@ impl Observer<'_> {
         });
         let tokens: BTreeSet<String> = open.iter().flat_map(|pod| self.tokens(pod, grant(pod))).collect();
         let has_restarted = |pod: &&&PodView| {
-            pod.annotations.get(annotations::RESTARTED).is_some_and(|token| tokens.contains(token)) && !is_open(pod)
+            pod.annotations.get(annotations::RESTARTED).is_some_and(|token| tokens.contains(restart::asked(token)))
+                && !is_open(pod)
         };
         let restarted = others.iter().filter(has_restarted).count();
         (!open.is_empty()).then_some(Restart { restarted, total: restarted + open.len() })

@@ -5,4 +5,4 @@ pub mod foreign;
 pub mod operation_job;
 pub mod restart;
 mod task;
-mod token;
+pub(crate) mod token;

@@ -9,6 +9,7 @@ use hitless_api::{Change, GrantOp};
 
 use crate::image;
 use crate::intent::{Obstacle, Operation, PodIntent};
+use crate::requests::token;
 
 /// A restart that is wanted and not carried out yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +24,8 @@ pub struct RestartRequest {
 #[must_use]
 pub fn wanted(pod: &PodView) -> Option<RestartRequest> {
     let token = pod.annotations.get(annotations::RESTART).filter(|token| !token.is_empty())?;
-    if pod.annotations.get(annotations::RESTARTED) == Some(token) {
+    let recorded = pod.annotations.get(annotations::RESTARTED);
+    if recorded.is_some_and(|recorded| recorded == token || token::annotated(recorded) == Some(token.as_str())) {
         return None;
     }
     let containers = pod
@@ -68,7 +70,11 @@ impl RestartRequest {
     #[must_use]
     pub fn mark(&self, pod: &PodView) -> (String, Change) {
         let from = pod.annotations.get(annotations::RESTARTED).cloned();
-        (annotations::RESTARTED.to_owned(), Change { from, to: Some(self.token.clone()) })
+        // Of one that is wanted and was carried out: without it, it would be carried out once more.
+        let wanted = pod.annotations.get(annotations::RESTART).map(String::as_str);
+        let annotated = from.as_deref().and_then(token::annotated).filter(|annotated| wanted == Some(annotated));
+        let to = Some(token::recorded(&self.token, annotated));
+        (annotations::RESTARTED.to_owned(), Change { from, to })
     }
 }
 
@@ -124,6 +130,27 @@ mod tests {
         assert_eq!(wanted(&pod(&json!({"hitless.dev/restart": "a", "hitless.dev/restarted": "a"}))), None);
         let request = wanted(&pod(&json!({"hitless.dev/restart": "b", "hitless.dev/restarted": "a"}))).unwrap();
         assert_eq!(request, RestartRequest { token: "b".into(), containers: None });
+    }
+
+    #[test]
+    fn a_job_that_restarts_the_pod_does_not_have_the_restart_before_carried_out_again() {
+        let before = pod(&json!({"hitless.dev/restart": "a", "hitless.dev/restarted": "a"}));
+        let of_job = |token: &str| RestartRequest { token: token.into(), containers: None };
+        let recorded = of_job("job-u").mark(&before).1.to.unwrap();
+        let after = |wanted: &str| {
+            wanted_token(&pod(&json!({"hitless.dev/restart": wanted, "hitless.dev/restarted": recorded})))
+        };
+        assert_eq!((after("a"), after("b")), (None, Some("b".to_owned())));
+        // One after the other: the token of the annotation stays behind that of the last job.
+        let next = pod(&json!({"hitless.dev/restart": "a", "hitless.dev/restarted": recorded}));
+        assert_eq!(of_job("job-v").mark(&next).1.to.as_deref(), Some("job-v+a"));
+        assert_eq!(of_job("b").mark(&next).1.to.as_deref(), Some("b"));
+        let open = pod(&json!({"hitless.dev/restart": "b", "hitless.dev/restarted": "a"}));
+        assert_eq!(of_job("job-u").mark(&open).1.to.as_deref(), Some("job-u"), "that of b is still to be carried out");
+    }
+
+    fn wanted_token(pod: &PodView) -> Option<String> {
+        wanted(pod).map(|wanted| wanted.token)
     }
 
     #[test]

@@ -16,7 +16,7 @@ use serde_json::Value;
 pub use body::RecreateBody;
 
 use super::task;
-use super::token::{is_token, token_of};
+use super::token::{asked, is_token, token_of};
 use crate::component::{Component, KRUISE, Switch};
 use crate::intent::DesiredOperation;
 use crate::kind::Resource;
@@ -75,7 +75,8 @@ impl RequestKind for ContainerRecreateRequests {
     }
 
     fn keeps_token(&self, pod: &PodView, context: &RequestContext<'_, '_>) -> bool {
-        let token = pod.annotations.get(annotations::RESTARTED).filter(|token| is_token(token));
+        let recorded = pod.annotations.get(annotations::RESTARTED).map(|recorded| asked(recorded));
+        let token = recorded.filter(|token| is_token(token));
         token.is_some_and(|token| is_open(token, context, Record::Stopped))
     }
 

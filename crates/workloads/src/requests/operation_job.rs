@@ -21,7 +21,7 @@ pub use job::TargetState;
 
 use super::task;
 pub use super::token::token;
-use super::token::{is_token, token_of};
+use super::token::{asked, is_token, token_of};
 use crate::component::{Component, KUSIONSTACK, Switch};
 use crate::intent::DesiredOperation;
 use crate::kind::Resource;
@@ -79,7 +79,8 @@ impl RequestKind for OperationJobs {
     }
 
     fn keeps_token(&self, pod: &PodView, context: &RequestContext<'_, '_>) -> bool {
-        let token = pod.annotations.get(annotations::RESTARTED).filter(|token| is_token(token));
+        let recorded = pod.annotations.get(annotations::RESTARTED).map(|recorded| asked(recorded));
+        let token = recorded.filter(|token| is_token(token));
         token.is_some_and(|token| {
             is_unreadable(context) || Job::of_token(token, context).is_some_and(|job| job.is_open(&pod.id.name))
         })

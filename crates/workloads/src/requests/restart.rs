@@ -5,7 +5,7 @@ use hitless_api::names::annotations;
 use hitless_api::pod::PodView;
 
 use super::token::is_token;
-pub use super::token::token_of;
+pub use super::token::{annotated, asked, token_of};
 use crate::intent::DesiredOperation;
 use crate::plan::{Plan, Stage};
 use crate::request::{RequestContext, RequestKind};

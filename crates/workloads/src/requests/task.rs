@@ -5,6 +5,7 @@ use hitless_api::names::annotations;
 use hitless_api::pod::PodView;
 use jiff::{SignedDuration, Timestamp};
 
+use super::token::asked;
 use crate::object::Object;
 use crate::request::{Reports, RequestContext};
 use crate::write::Write;
@@ -20,7 +21,7 @@ pub(super) fn awaited_until(object: &Object, now: Timestamp) -> Option<Timestamp
 
 /// The agent has written the token on the pod, together with what it was ordered to change.
 pub(super) fn is_on(pod: &PodView, token: &str) -> bool {
-    pod.annotations.get(annotations::RESTARTED).is_some_and(|now| now == token)
+    pod.annotations.get(annotations::RESTARTED).is_some_and(|recorded| asked(recorded) == token)
 }
 
 /// A restart with this token was ordered, and is not over.

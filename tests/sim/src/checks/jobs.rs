@@ -9,7 +9,7 @@ use hitless_api::operation_job::Progress;
 use hitless_api::pod::PodView;
 use hitless_workloads::requests::container_recreate_request::RecreateBody;
 use hitless_workloads::requests::operation_job;
-use hitless_workloads::{Object, RequestBody};
+use hitless_workloads::{Object, RequestBody, restart};
 
 use super::{Checks, Operation};
 use crate::clock::Micros;
@@ -27,7 +27,12 @@ pub(super) struct Jobs {
 impl Checks {
     /// Admission has let an agent's patch of a pod's images pass.
     pub(crate) fn restarted(&mut self, now: Micros, before: &PodView, after: &PodView, operation: &Operation) {
-        let token = |pod: &PodView| pod.annotations.get(annotations::RESTARTED).cloned().unwrap_or_default();
+        let token = |pod: &PodView| {
+            pod.annotations
+                .get(annotations::RESTARTED)
+                .map(|token| restart::asked(token).to_owned())
+                .unwrap_or_default()
+        };
         let (old, new) = (token(before), token(after));
         let key = |token: &str| (before.id.uid.clone(), token.to_owned());
         if !operation.forward {
