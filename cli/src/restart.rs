@@ -10,7 +10,7 @@ use hitless_api::names::annotations;
 use hitless_api::pod::{ContainerState, PodView};
 use hitless_rollout::round::unfit;
 use hitless_runtime::write::{WriteError, Writes};
-use hitless_workloads::{Object, Obstacle, OncePerPod, OptIn, image};
+use hitless_workloads::{Object, Obstacle, OncePerPod, OptIn, image, restart};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Patch, PatchParams};
