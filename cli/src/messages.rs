@@ -4,10 +4,9 @@
 mod scenes;
 
 use std::fmt::Write as _;
-use std::fs;
 
 use clap::Parser as _;
-use hitless_pages::root;
+use hitless_pages::is_kept;
 use jiff::Timestamp;
 
 use crate::args::Target;
@@ -18,8 +17,6 @@ use scenes::Scene;
 
 /// Where it goes.
 const PAGE: &str = "docs/messages.md";
-/// `cargo xtask generate` sets it, and then the page is written.
-const WRITE: &str = "HITLESS_GENERATE";
 const HEAD: &str = "# What is said in which situation
 
 <!-- Made from cli/src/messages by `cargo xtask generate`. Do not edit. -->
@@ -87,12 +84,8 @@ fn end(out: &mut String, result: Result<(), crate::failure::Failure>) {
 
 #[test]
 fn the_page_of_messages_is_what_the_commands_say() {
-    let (path, made) = (root().join(PAGE), page());
-    if std::env::var_os(WRITE).is_some() {
-        fs::write(&path, &made).unwrap();
-    }
-    let kept = fs::read_to_string(&path).unwrap_or_default();
-    assert!(kept == made, "{PAGE} is not what the commands say; run: cargo xtask generate\n{made}");
+    let made = page();
+    assert!(is_kept(PAGE, &made).unwrap(), "{PAGE} is not what the commands say; run: cargo xtask generate\n{made}");
 }
 
 /// What people are promised in each of these situations, whatever the words are.

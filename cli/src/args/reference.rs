@@ -1,17 +1,14 @@
 //! The page docs/cli.md: every command with its arguments and options, as `--help` has them.
 
 use std::fmt::Write as _;
-use std::fs;
 
 use clap::{Arg, Command, CommandFactory as _};
-use hitless_pages::root;
+use hitless_pages::is_kept;
 
 use super::Cli;
 
 /// Where it goes.
 const PAGE: &str = "docs/cli.md";
-/// `cargo xtask generate` sets it, and then the page is written.
-const WRITE: &str = "HITLESS_GENERATE";
 const HEAD: &str = "# Every option of the plugin
 
 <!-- Made from cli/src/args by `cargo xtask generate`. Do not edit. -->
@@ -86,10 +83,9 @@ fn meant(arg: &Arg) -> String {
 
 #[test]
 fn the_page_of_options_is_what_help_says() {
-    let (path, made) = (root().join(PAGE), page());
-    if std::env::var_os(WRITE).is_some() {
-        fs::write(&path, &made).unwrap();
-    }
-    let kept = fs::read_to_string(&path).unwrap_or_default();
-    assert!(kept == made, "{PAGE} is not what the commands say of themselves; run: cargo xtask generate");
+    let made = page();
+    assert!(
+        is_kept(PAGE, &made).unwrap(),
+        "{PAGE} is not what the commands say of themselves; run: cargo xtask generate"
+    );
 }

@@ -20,6 +20,18 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
+/// Whether the page of this path says what a test has made. `cargo xtask generate` sets `HITLESS_GENERATE`, and then it is written first.
+///
+/// # Errors
+/// If it can't be written.
+pub fn is_kept(page: &str, made: &str) -> std::io::Result<bool> {
+    let path = root().join(page);
+    if std::env::var_os("HITLESS_GENERATE").is_some() {
+        std::fs::write(&path, made)?;
+    }
+    Ok(std::fs::read_to_string(&path).unwrap_or_default() == made)
+}
+
 /// All pages, in the order of their paths.
 ///
 /// # Errors
