@@ -42,6 +42,7 @@ fn features(files: &Node) -> Vec<String> {
         ("hold", holds),
         (Grant::UNLESS_SERVING_FEATURE, true),
         (Grant::DECORATIONS_FEATURE, true),
+        (Grant::ANNOTATIONS_FEATURE, true),
         (Wait::FEATURE, true),
         (Cancel::LAST_ENDPOINT_FEATURE, true),
         (Hook::FEATURE, true),

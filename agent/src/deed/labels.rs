@@ -1,7 +1,5 @@
 //! Labels and annotations, set by the agent on a pod that stays in service; nothing is replaced.
 
-use std::collections::BTreeMap;
-
 use hitless_api::pod::PodView;
 use hitless_api::{Change, Grant, JsonPatch};
 
@@ -39,10 +37,10 @@ impl<'a> Labels<'a> {
     /// The patch sets all of them at once.
     pub(super) fn progress(self, pod: &PodView) -> Progress {
         let are = |is: fn(&Change, Option<&String>) -> bool| {
-            let all = |changes: &BTreeMap<String, Change>, present: &BTreeMap<String, String>| {
-                changes.iter().all(|(key, change)| is(change, present.get(key)))
-            };
-            all(&self.grant.labels, &pod.labels) && all(&self.grant.annotations, &pod.annotations)
+            let mut labels = self.grant.labels.iter().map(|(key, change)| (pod.labels.get(key), change));
+            let own = metadata::own(self.grant).map(|(key, change)| (pod.annotations.get(key), change));
+            labels.all(|(present, change)| is(change, present))
+                && own.into_iter().all(|(present, change)| is(change, present))
         };
         if are(|change, value| value == change.to.as_ref()) {
             Progress::Patched
@@ -125,6 +123,31 @@ mod tests {
             json_patch::patch(&mut object, &patch).unwrap();
             assert_eq!(&object["metadata"]["labels"], to);
             assert_eq!(object["metadata"]["annotations"]["hitless.dev/revision"], revisions.1);
+        }
+    }
+
+    /// Views of pods do not have these annotations: whatever somebody else has set there becomes what the template says.
+    #[test]
+    fn annotations_of_a_template_become_what_it_says_whatever_they_are() {
+        let mut grant = relabel();
+        grant.labels.clear();
+        let change =
+            |from: Option<&str>, to: Option<&str>| Change { from: from.map(Into::into), to: to.map(Into::into) };
+        grant.annotations.insert("release".to_owned(), change(Some("1"), Some("2")));
+        grant.annotations.insert("gone".to_owned(), change(Some("x"), None));
+        let deed = Deed::of(&grant);
+        assert_eq!(deed.refusal(&pod(&json!({}), "r1").view), None);
+        for (revision, release, direction, expected) in [
+            ("r1", "7", Direction::Forward, json!({"hitless.dev/revision": "r2", "release": "2"})),
+            ("r2", "2", Direction::Back, json!({"hitless.dev/revision": "r1", "release": "1", "gone": "x"})),
+        ] {
+            let Patch::Json(patch) = deed.patch(&pod(&json!({"app": "x"}), revision), direction).build() else {
+                panic!()
+            };
+            let mut object = json!({"metadata": {"uid": "u-1", "resourceVersion": "7", "labels": {"app": "x"},
+                "annotations": {"hitless.dev/revision": revision, "release": release, "gone": "y"}}});
+            json_patch::patch(&mut object, &patch).unwrap();
+            assert_eq!(object["metadata"]["annotations"], expected);
         }
     }
 

@@ -100,7 +100,7 @@ fn every_reason_to_refuse() {
         }),
         ("ImageChanged", |s| s.pod.view.containers[0].image = "web:v0".into()),
         ("UnsupportedAnnotation", |s| {
-            s.grant.annotations.insert("example.com/a".into(), Change::default());
+            s.grant.annotations.insert("cluster-autoscaler.kubernetes.io/a".into(), Change::default());
         }),
         ("MetadataChanged", |s| {
             let change = Change { from: Some("1".into()), to: Some("2".into()) };

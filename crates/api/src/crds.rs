@@ -11,7 +11,8 @@ use kube::CustomResourceExt;
 use crate::selector::Operator;
 use crate::{
     CloneSet, CollaSet, ContainerRecreateRequest, DrainPolicy, NodeTransition, OperationJob, PodDecoration,
-    PodTransitionRule, ResourceContext, TrafficProvider, TransitionBudget, TransitionLedger,
+    PodTransitionRule, ResourceContext, SidecarInjection, SidecarSet, TrafficProvider, TransitionBudget,
+    TransitionLedger,
 };
 
 /// Path under `manifests` and content of each CRD.
@@ -40,6 +41,8 @@ pub fn definitions() -> Vec<(&'static str, CustomResourceDefinition)> {
         ("kusionstack/crds/poddecorations.yaml", PodDecoration::crd()),
         ("kruise/crds/clonesets.yaml", also_served(CloneSet::crd(), "v1beta1")),
         ("kruise/crds/containerrecreaterequests.yaml", also_served(ContainerRecreateRequest::crd(), "v1beta1")),
+        ("kruise/crds/sidecarsets.yaml", also_served(SidecarSet::crd(), "v1beta1")),
+        ("crds/sidecarinjections.yaml", SidecarInjection::crd()),
     ];
     for version in all.iter_mut().flat_map(|(_, crd)| &mut crd.spec.versions) {
         if let Some(schema) = version.schema.as_mut().and_then(|schema| schema.open_api_v3_schema.as_mut()) {

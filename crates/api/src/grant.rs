@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{DrainSpec, GroupKind, Hook, MicroTime, MountedConfig, ObjectRef, VerifySpec, Wait, WaitPoint, digest};
+use crate::{
+    DrainSpec, GroupKind, Hook, MicroTime, MountedConfig, ObjectRef, VerifySpec, Wait, WaitPoint, digest, names,
+};
 
 /// Identity of a pod; a name alone never identifies one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
@@ -241,6 +243,8 @@ impl Grant {
     pub const UNLESS_SERVING_FEATURE: &str = "unlessServing";
     /// What an agent's features must contain to be given a grant with the annotation [`crate::names::annotations::DECORATIONS`].
     pub const DECORATIONS_FEATURE: &str = "decorations";
+    /// What an agent's features must contain to be given a grant with annotations of a template.
+    pub const ANNOTATIONS_FEATURE: &str = "templateAnnotations";
     /// Allowance for clocks that disagree, in seconds (docs/contract.md#grant-expiry).
     pub const CLOCK_SKEW_SECONDS: u32 = 30;
 
@@ -268,6 +272,13 @@ impl Grant {
     #[must_use]
     pub fn mark_of_return(id: &str, granted: &MicroTime) -> String {
         format!("{id}@{}", granted.0)
+    }
+
+    /// Whether hitless itself knows pods by this annotation, so that its value is tested before it is changed. All others in
+    /// [`Grant::annotations`] are of a template: nobody here reads them, and views of pods do not have them.
+    #[must_use]
+    pub fn is_own_annotation(key: &str) -> bool {
+        key.starts_with(names::PREFIX) || key == names::annotations::DECORATIONS
     }
 
     /// Its waits before that point that are not over.

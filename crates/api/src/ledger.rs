@@ -56,6 +56,12 @@ pub struct Reservation {
     /// Labels that the agent may set on the way back. One that only `labels` names was absent before.
     #[serde(default)]
     pub from_labels: BTreeMap<String, String>,
+    /// Annotations of a template that the agent may set. One that only `fromAnnotations` names it may take away.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+    /// Annotations of a template that the agent may set on the way back. One that only `annotations` names was absent before.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub from_annotations: BTreeMap<String, String>,
     /// The pod serves nobody, and the controller deletes it as soon as this is written. No agent is asked, and no grant belongs to
     /// this.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

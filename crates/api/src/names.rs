@@ -214,6 +214,8 @@ pub mod labels {
     pub const UPDATE: &str = "hitless.dev/update";
     /// On a pod or a namespace, value `enabled`: pods get the readiness gate at creation.
     pub const GATE: &str = "hitless.dev/gate";
+    /// On a pod that is only tried and never made: name of the SidecarSet of which it has the containers.
+    pub const SIDECAR_SET: &str = "hitless.dev/sidecarset";
     /// Label by which the StatefulSet and DaemonSet controllers know a pod's revision.
     pub const CONTROLLER_REVISION_HASH: &str = "controller-revision-hash";
     /// On a StatefulSet's pod, by its controller: the pod's name.

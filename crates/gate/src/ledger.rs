@@ -166,6 +166,8 @@ mod tests {
             while_unavailable: false,
             labels: [].into(),
             from_labels: [].into(),
+            annotations: [].into(),
+            from_annotations: [].into(),
             removal: false,
         };
         (uid.to_owned(), reservation)

@@ -1,7 +1,8 @@
 //! Which fields of a template give labels or annotations of its pods to the software in them (downward API).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use hitless_api::Change;
 use serde_json::Value;
 
 use crate::containers;
@@ -59,7 +60,7 @@ impl Reader {
 
     /// Names of the containers that have to be started again to get another value. `is_once`: of init containers that run only when a
     /// pod is started, which never get one; else of those that run as long as the pod does.
-    pub(crate) fn stale<'t>(&self, template: &'t Value, is_once: bool) -> BTreeSet<&'t str> {
+    fn stale<'t>(&self, template: &'t Value, is_once: bool) -> BTreeSet<&'t str> {
         let init = containers::init(template).filter(move |each| is_once && !containers::is_restartable(each));
         let running = containers::running(template).filter(move |_| !is_once);
         // What is mounted by a path inside of a volume stays as it was when the container was started.
@@ -73,6 +74,25 @@ impl Reader {
         };
         init.chain(running).filter(is_stale).filter_map(|container| container["name"].as_str()).collect()
     }
+}
+
+/// Names of the containers that get another value of one of these labels or annotations only when they are started again.
+pub(crate) fn stale<'t>(
+    template: &'t Value,
+    metadata: Metadata,
+    changes: &BTreeMap<String, Change>,
+) -> BTreeSet<&'t str> {
+    if changes.is_empty() {
+        return BTreeSet::new();
+    }
+    let readers = readers(template, metadata);
+    let meant = readers.iter().filter(|reader| changes.keys().any(|key| reader.reads(key)));
+    meant.flat_map(|reader| reader.stale(template, false)).collect()
+}
+
+/// The init container that reads it, which runs only when a pod is started: it never gets another value.
+pub(crate) fn once<'t>(reader: &Reader, template: &'t Value) -> Option<&'t str> {
+    reader.stale(template, true).into_iter().next()
 }
 
 /// All fields of the template that read labels, or annotations.

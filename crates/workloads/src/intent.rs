@@ -41,6 +41,11 @@ impl Operation {
         Self { op, containers, annotations, labels, fetch: BTreeMap::new(), digest: OnceLock::new() }
     }
 
+    /// The annotations of a template among those that it changes: agents know nothing of them but what the ledger names.
+    pub fn template_annotations(&self) -> impl Iterator<Item = (&String, &Change)> + Clone {
+        self.annotations.iter().filter(|(key, _)| !Grant::is_own_annotation(key))
+    }
+
     fn digest(&self) -> &str {
         self.digest.get_or_init(|| Grant::digest(&self.op, &self.containers, &self.annotations, &self.labels))
     }

@@ -25,7 +25,7 @@ const OF_KUBERNETES: [&str; 2] = ["kubernetes.io", "k8s.io"];
 /// Of these the labels only tell people and tools what a pod is (<https://kubernetes.io/docs/reference/labels-annotations-taints/>).
 const FREE: &str = "app.kubernetes.io";
 /// Domains whose labels we read from pods ourselves.
-const READ_HERE: [&str; 1] = ["kusionstack.io"];
+const READ_HERE: [&str; 2] = ["kusionstack.io", "kruise.io"];
 /// Domains whose labels are read when a pod is made, by those who then put something into it.
 const READ_WHEN_MADE: [&str; 11] = [
     "istio.io",
@@ -41,8 +41,8 @@ const READ_WHEN_MADE: [&str; 11] = [
     "karpenter.sh",
 ];
 
-/// Why a label is never changed on a running pod, whatever its values are: a clause.
-fn never(key: &str) -> Option<&'static str> {
+/// Why a label or an annotation is never changed on a running pod, whatever its values are: a clause.
+pub(crate) fn never(key: &str) -> Option<&'static str> {
     let (domain, name) = key.split_once('/').unwrap_or(("", key));
     let is_of = |all: &[&str]| {
         all.iter().any(|known| domain.strip_suffix(known).is_some_and(|rest| rest.is_empty() || rest.ends_with('.')))
@@ -72,11 +72,12 @@ pub(crate) fn first_native_change(from: &Shape, to: &Template, selections: &Sele
             return Some(Because::label(key, why));
         }
         let readers = readers.get_or_insert_with(|| downward::readers(to.content(), Metadata::Labels));
-        readers.iter().filter(|reader| reader.reads(key)).find_map(|reader| {
-            let once = reader.stale(to.content(), true).into_iter().next()?;
-            let why = format!("because init container {once} reads it, and runs only when a pod is started");
-            Some(Because::label(key, &why))
-        })
+        let mut meant = readers.iter().filter(|reader| reader.reads(key));
+        let once = meant.find_map(|reader| downward::once(reader, to.content()))?;
+        Some(Because::label(
+            key,
+            &format!("because init container {once} reads it, and runs only when a pod is started"),
+        ))
     });
     own.or_else(|| {
         let (key, who) = selections.first_moved(&from.labels, &to.shape().labels)?;
@@ -103,16 +104,6 @@ pub(crate) fn changes<'a>(
         (from != to && never(&key).is_none()).then_some((key, Change { from, to }))
     };
     keys.into_iter().filter_map(change).collect()
-}
-
-/// Names of the containers that get another value of these labels only when they are started again.
-pub(crate) fn readers<'t>(template: &'t Template, changes: &BTreeMap<String, Change>) -> BTreeSet<&'t str> {
-    if changes.is_empty() {
-        return BTreeSet::new();
-    }
-    let readers = downward::readers(template.content(), Metadata::Labels);
-    let meant = readers.iter().filter(|reader| changes.keys().any(|key| reader.reads(key)));
-    meant.flat_map(|reader| reader.stale(template.content(), false)).collect()
 }
 
 #[cfg(test)]

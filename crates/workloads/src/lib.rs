@@ -59,6 +59,7 @@ pub use installed::Installed;
 pub use intent::{DesiredOperation, Obstacle, Operation, PodIntent};
 pub use kind::{Hook, Kind, Resource};
 pub use kinds::daemon_set::Placement;
+pub use kinds::sidecar_set::render::{PodPlace, render as render_sidecars};
 pub use labels::{By, Selection, Selections};
 pub use manifest::RolledOut;
 pub use object::{Body, Object, RequestBody, Typed};

@@ -8,6 +8,7 @@ use hitless_api::pod::{ContainerView, PodView};
 use hitless_api::{Change, GrantOp, PullPolicy};
 
 use crate::because::Because;
+use crate::downward::{self, Metadata};
 use crate::image;
 use crate::intent::{DesiredOperation, Obstacle, Operation, PodIntent};
 use crate::labels;
@@ -33,6 +34,8 @@ pub(crate) struct Goal<'a> {
     pub(crate) labels: BTreeMap<String, String>,
     /// Annotations that go into the same patch, too.
     pub(crate) annotations: BTreeMap<String, String>,
+    /// Annotations of the template that the pod follows, as the template has them that it was brought to, and as this one has them.
+    pub(crate) followed: BTreeMap<String, Change>,
     /// A restart is one of the same bytes, whatever a tag means by now (annotation `hitless.dev/restart: keep-digest`).
     pub(crate) keeps_digest: bool,
 }
@@ -41,7 +44,7 @@ impl<'a> Goal<'a> {
     /// Of the workload, for pods that get these labels.
     pub(crate) fn of(root: &Object, template: &'a Template, labels: BTreeMap<String, String>) -> Self {
         let keeps_digest = root.annotations.get(annotations::RESTART).is_some_and(|value| value == KEEP_DIGEST);
-        Self { template, labels, annotations: BTreeMap::new(), keeps_digest }
+        Self { template, labels, annotations: BTreeMap::new(), followed: BTreeMap::new(), keeps_digest }
     }
 
     /// The image change that restarts the container.
@@ -54,6 +57,12 @@ impl<'a> Goal<'a> {
             }
             _ => restart_request::alias(pod, container, self.template.revision()),
         }
+    }
+
+    /// Whether annotations say that the containers are to be started again: those that the pod does not follow.
+    fn restarts(&self, from: &Shape) -> bool {
+        let mut differing = from.annotations.differing(&self.template.shape().annotations);
+        differing.any(|key| !self.followed.contains_key(key))
     }
 
     fn own_label_changes(&self, pod: &PodView) -> BTreeMap<String, Change> {
@@ -106,17 +115,21 @@ pub(crate) fn need<'a>(
         Ok(differing) => differing,
         Err(obstacle) => return Need::Operation(Err(obstacle)),
     };
-    // The pod's own annotations do not follow its template, and others write there, too: they tell nothing. Whether a difference may
-    // be made in place was asked before; here it is due.
+    // Others write annotations of a pod, too: they tell nothing. Whether a difference may be made in place was asked before; here it is
+    // due.
     let annotations = base.map(|base| base.annotations.digest()).or(origin.annotations);
-    let restarted = annotations.is_some_and(|digest| digest != target.shape().annotations.digest());
+    let restarted = match base {
+        Some(base) if !goal.followed.is_empty() => goal.restarts(base),
+        Some(_) | None => annotations.is_some_and(|digest| digest != target.shape().annotations.digest()),
+    };
     // Of a template that nobody knows any more: if the images do not tell the difference, it is a restart.
     let is_unknown = base.is_none() && !origin.is_certain && (recorded.is_some() || annotations.is_none());
     let restarted = restarted || (is_unknown && differing.is_empty());
     let of_template = labels::changes(pod, target.shape(), base.or(origin.made_from), known);
-    let readers = labels::readers(target, &of_template);
+    let mut readers = downward::stale(target.content(), Metadata::Labels, &of_template);
+    readers.extend(downward::stale(target.content(), Metadata::Annotations, &goal.followed));
     labels.extend(of_template);
-    if differing.is_empty() && !restarted && labels.is_empty() {
+    if differing.is_empty() && !restarted && labels.is_empty() && goal.followed.is_empty() {
         return Need::Nothing;
     }
     Need::Operation(operation(pod, goal, differing, |name| restarted || readers.contains(name), labels))
@@ -210,6 +223,7 @@ fn operation(
     for (name, value) in goal.annotations.iter().filter(|(name, value)| pod.annotations.get(*name) != Some(*value)) {
         changes.insert(name.clone(), Change { from: pod.annotations.get(name).cloned(), to: Some(value.clone()) });
     }
+    changes.extend(goal.followed.clone());
     if let Some(wanted) = restart_request::wanted(pod) {
         fold_in(pod, &wanted, &mut containers, &mut changes);
     }

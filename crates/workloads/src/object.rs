@@ -10,7 +10,10 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
-pub use typed::{CloneSet, CollaSet, DaemonSet, Deployment, PodDecoration, ReplicaSet, Revision, StatefulSet, Typed};
+pub use typed::{
+    CloneSet, CollaSet, DaemonSet, Deployment, PodDecoration, ReplicaSet, Revision, SidecarInjection, SidecarSet,
+    StatefulSet, Typed,
+};
 
 use crate::kinds::clone_set::body::CloneSetBody;
 use crate::kinds::colla_set::body::CollaSetBody;
@@ -18,6 +21,8 @@ use crate::kinds::colla_set::resource_context::ContextBody;
 use crate::kinds::daemon_set::body::DaemonSetBody;
 use crate::kinds::deployment::body::{DeploymentBody, ReplicaSetBody};
 use crate::kinds::pod_decoration::body::DecorationBody;
+use crate::kinds::sidecar_set::body::SidecarSetBody;
+use crate::kinds::sidecar_set::injection::InjectionBody;
 use crate::kinds::stateful_set::body::StatefulSetBody;
 use crate::kinds::update_strategy::is_on_delete;
 use crate::managed_fields::{self, Managed};
@@ -82,6 +87,10 @@ pub enum Body {
     Claim(ClaimBody),
     /// Of a PodDecoration.
     PodDecoration(Box<DecorationBody>),
+    /// Of a SidecarSet.
+    SidecarSet(Box<SidecarSetBody>),
+    /// Of the SidecarInjection.
+    SidecarInjection(Box<InjectionBody>),
     /// Of a ControllerRevision.
     ControllerRevision(RevisionBody),
     /// Of a request.
@@ -113,6 +122,8 @@ impl Object {
             | Body::ResourceContext(_)
             | Body::Claim(_)
             | Body::PodDecoration(_)
+            | Body::SidecarSet(_)
+            | Body::SidecarInjection(_)
             | Body::ControllerRevision(_)
             | Body::Request(_)
             | Body::Omitted(_) => None,
@@ -126,12 +137,14 @@ impl Object {
             Body::CollaSet(body) => body.fault.as_deref(),
             Body::CloneSet(body) => body.fault.as_deref(),
             Body::PodDecoration(body) => body.fault.as_deref(),
+            Body::SidecarSet(body) => body.fault.as_deref(),
             Body::Deployment(_)
             | Body::ReplicaSet(_)
             | Body::StatefulSet(_)
             | Body::DaemonSet(_)
             | Body::ResourceContext(_)
             | Body::Claim(_)
+            | Body::SidecarInjection(_)
             | Body::ControllerRevision(_)
             | Body::Request(_)
             | Body::Omitted(_) => None,
@@ -167,6 +180,8 @@ impl Object {
             | Body::ResourceContext(_)
             | Body::Claim(_)
             | Body::PodDecoration(_)
+            | Body::SidecarSet(_)
+            | Body::SidecarInjection(_)
             | Body::ControllerRevision(_)
             | Body::Request(_) => {}
         }
@@ -207,6 +222,8 @@ impl Object {
             | Body::ResourceContext(_)
             | Body::Claim(_)
             | Body::PodDecoration(_)
+            | Body::SidecarSet(_)
+            | Body::SidecarInjection(_)
             | Body::ControllerRevision(_)
             | Body::Request(_)
             | Body::Omitted(_) => return false,

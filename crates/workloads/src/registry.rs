@@ -14,6 +14,7 @@ use crate::kinds::colla_set::CollaSets;
 use crate::kinds::daemon_set::DaemonSets;
 use crate::kinds::deployment::Deployments;
 use crate::kinds::pod_decoration::PodDecorations;
+use crate::kinds::sidecar_set::{SidecarInjections, SidecarSets};
 use crate::kinds::stateful_set::StatefulSets;
 use crate::object::{Object, ReadError};
 use crate::ownership;
@@ -27,7 +28,16 @@ use crate::right::Right;
 use crate::world::World;
 
 /// All kinds. A new one is a folder in `kinds`, a line in [`crate::object::Body`] and a line here.
-pub const KINDS: &[&dyn Kind] = &[&Deployments, &StatefulSets, &DaemonSets, &CollaSets, &PodDecorations, &CloneSets];
+pub const KINDS: &[&dyn Kind] = &[
+    &Deployments,
+    &StatefulSets,
+    &DaemonSets,
+    &CollaSets,
+    &PodDecorations,
+    &CloneSets,
+    &SidecarSets,
+    &SidecarInjections,
+];
 
 /// All kinds of requests. Of two operations that are wanted of one pod the earlier kind's comes first.
 pub const REQUESTS: &[&dyn RequestKind] = &[&Restarts, &OperationJobs, &ContainerRecreateRequests, &Foreign];

@@ -1,16 +1,21 @@
 //! Annotations of a template that only say "start again": a change of nothing but these and images is made to running pods, by a
-//! restart. The annotations of the pods do not follow, so where the pods' own software reads one of them, its change is native.
+//! restart. The annotations of the pods do not follow, so where the pods' own software reads one of them, its change is native. Of some
+//! kinds the pods follow all others.
 
+mod followed;
 pub(crate) mod keys;
 mod own;
 mod policy;
 
+use std::collections::BTreeMap;
 use std::fmt;
 
+use hitless_api::Change;
 use hitless_api::event::EventNote;
 use hitless_api::names::{RESTARTS_PODS, annotations as names};
 use hitless_api::pod::PodView;
 
+use followed::Followed;
 use keys::{KEYS, PREFIXES, Says, is_read_here};
 pub use own::{Broken, OwnList};
 pub use policy::RestartsPolicy;
@@ -58,6 +63,8 @@ pub struct RestartAnnotations {
     may_have_new_pods: bool,
     own: OwnList,
     readers: Vec<Reader>,
+    /// Running pods follow the others.
+    followed: Option<Followed>,
     once: Vec<OncePerPod>,
     reload: Option<InitConfig>,
 }
@@ -71,9 +78,22 @@ impl RestartAnnotations {
             may_have_new_pods: workload.may_have_new_pods(),
             own: OwnList::of(workload),
             readers: downward::readers(template.content(), Metadata::Annotations),
+            followed: None,
             once: OncePerPod::of(template),
             reload: InitConfig::of(workload),
         }
+    }
+
+    /// The same of a workload whose running pods follow the other annotations of its template.
+    pub(crate) fn of_followed(workload: &Object, template: &Template) -> Self {
+        let all = Self::of(workload, template);
+        Self { followed: Some(Followed::of(template, &all.readers)), ..all }
+    }
+
+    /// What running pods follow of a change between templates for which [`Self::first_native_change`] has found nothing.
+    pub(crate) fn followed(&self, from: &Annotations, to: &Annotations) -> BTreeMap<String, Change> {
+        let is_followed = |key: &&str| self.followed.is_some() && self.says(key).is_none();
+        followed::changes(from, to, from.differing(to).filter(is_followed))
     }
 
     /// Fields of the template that give its annotations to the software in the pods: a change of those is native.
@@ -84,11 +104,14 @@ impl RestartAnnotations {
     /// Why what differs can't be made to running pods; `None` if all of it can. Of templates that are equal in all that is not an
     /// annotation or an image.
     pub(crate) fn first_native_change(&self, from: &Annotations, to: &Annotations) -> Option<Because> {
-        from.differing(to).find_map(|key| {
+        let own = from.differing(to).find_map(|key| {
             if key == names::NEW_PODS {
                 return Some(Because::new_pods(&format!("{} of the template", names::NEW_PODS)));
             }
             let Some(says) = self.says(key) else {
+                if let Some(followed) = &self.followed {
+                    return Some(Because::annotation(key, &followed.never(key)?));
+                }
                 let broken = self.own.broken.first().map(|broken| format!("; {broken}")).unwrap_or_default();
                 return Some(Because::annotation(key, &broken));
             };
@@ -105,7 +128,8 @@ impl RestartAnnotations {
                     kept.or_else(|| self.reload.as_ref().filter(|_| says == Says::Reload)?.new_pods_for(to.value(key)?))
                 }
             }
-        })
+        });
+        own.or_else(|| Followed::too_much(&self.followed(from, to)))
     }
 
     /// Why a restart of these pods, from a template with these annotations, is to make them anew although it could be done in place: they

@@ -150,6 +150,8 @@ impl Object {
             | Body::ResourceContext(_)
             | Body::Claim(_)
             | Body::PodDecoration(_)
+            | Body::SidecarSet(_)
+            | Body::SidecarInjection(_)
             | Body::Request(_)
             | Body::Omitted(_) => true,
             Body::ControllerRevision(body) => body.template.is_some(),
@@ -176,6 +178,8 @@ impl Object {
                 | Body::ResourceContext(_)
                 | Body::Claim(_)
                 | Body::PodDecoration(_)
+                | Body::SidecarSet(_)
+                | Body::SidecarInjection(_)
                 | Body::Request(_)
                 | Body::Omitted(_) => self.memory,
             }
@@ -214,6 +218,8 @@ impl Object {
             | Body::CloneSet(_)
             | Body::ResourceContext(_)
             | Body::PodDecoration(_)
+            | Body::SidecarSet(_)
+            | Body::SidecarInjection(_)
             | Body::Request(_) => true,
             // It stays when its CollaSet goes, and then nothing is done for it.
             Body::Claim(_) => false,
@@ -233,6 +239,8 @@ impl Object {
             | Body::ResourceContext(_)
             | Body::Claim(_)
             | Body::PodDecoration(_)
+            | Body::SidecarSet(_)
+            | Body::SidecarInjection(_)
             | Body::ControllerRevision(_)
             | Body::Request(_)
             | Body::Omitted(_) => None,

@@ -9,8 +9,9 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::kinds::colla_set::controlled::{is_controlled, of_claim};
 use crate::kinds::pod_decoration::undecorated::Undecorated;
+use crate::kinds::sidecar_set;
 use crate::labels::{AllSelections, Selection, Selections};
-use crate::object::{Body, Object};
+use crate::object::{Body, Object, SidecarInjection};
 
 /// Objects and pods, found by uid and by owner.
 pub struct World<'a> {
@@ -49,6 +50,11 @@ pub struct World<'a> {
     requests: Vec<&'a Object>,
     /// By namespace, the oldest first.
     decorations: HashMap<&'a str, Vec<&'a Object>>,
+    /// SidecarSets in the order of their names.
+    sidecar_sets: Vec<&'a Object>,
+    sidecar_injection: Option<SidecarInjection<'a>>,
+    /// Pods that have containers of a SidecarSet, by its name, each with the version that it has.
+    injected: HashMap<&'a str, Vec<(&'a str, &'a PodView)>>,
     /// Those that do not count, because their namespace has too many ([`crowd::MOST`]): by namespace and name.
     uncounted: HashSet<(&'a str, &'a str)>,
     /// Labels of the pods of CollaSets in namespaces with decorations, by uid of the CollaSet.
@@ -101,6 +107,13 @@ impl<'a> World<'a> {
             parts: objects.iter().filter_map(|object| named(object)).collect(),
             requests: objects.iter().map(|object| &**object).filter(|object| is_request(object)).collect(),
             decorations: by_namespace(objects, |body| matches!(body, Body::PodDecoration(_))),
+            sidecar_sets: objects
+                .iter()
+                .map(|object| &**object)
+                .filter(|object| object.sidecar_set().is_some())
+                .collect(),
+            sidecar_injection: objects.iter().find_map(|object| object.sidecar_injection()),
+            injected: HashMap::new(),
             uncounted: HashSet::new(),
             undecorated: HashMap::new(),
             colla_sets: by_namespace(objects, |body| matches!(body, Body::CollaSet(_))),
@@ -108,6 +121,7 @@ impl<'a> World<'a> {
             recently_ready: BTreeMap::new(),
         };
         world.requests.sort_by_key(|object| (object.created, &object.id.uid));
+        world.sidecar_sets.sort_by_key(|object| &object.id.name);
         for (namespace, all) in &mut world.decorations {
             all.sort_by_key(|object| (object.deleting, object.created, &object.id.uid));
             let too_many = all.iter().skip(crowd::MOST);
@@ -120,6 +134,9 @@ impl<'a> World<'a> {
         });
         let own: BTreeSet<&str> = own.collect();
         for pod in pods {
+            for (set, hash) in sidecar_set::of_pod(pod) {
+                world.injected.entry(set).or_default().push((hash, pod));
+            }
             match pod.owner.as_ref().map(|owner| owner.uid.as_str()) {
                 Some(uid) if own.contains(uid) => world.pods.entry(uid).or_default().push(pod),
                 None if is_controlled(&pod.labels) => {
@@ -277,6 +294,21 @@ impl<'a> World<'a> {
         let count = self.decorations.get(namespace).map_or(0, Vec::len);
         let text = crowd::text("PodDecorations", namespace, count);
         Some(format!("{text}; the oldest count, and {name} is not among them"))
+    }
+
+    /// All SidecarSets, in the order of their names.
+    pub(crate) fn sidecar_sets(&self) -> &[&'a Object] {
+        &self.sidecar_sets
+    }
+
+    /// What they put into pods.
+    pub(crate) const fn sidecar_injection(&self) -> Option<SidecarInjection<'a>> {
+        self.sidecar_injection
+    }
+
+    /// Pods that have containers of the SidecarSet with this name, each with the version that it has.
+    pub(crate) fn injected(&self, sidecar_set: &str) -> &[(&'a str, &'a PodView)] {
+        self.injected.get(sidecar_set).map_or(&[], Vec::as_slice)
     }
 
     /// Labels of the CollaSet's pods without what decorations add; there are none in namespaces without decorations.

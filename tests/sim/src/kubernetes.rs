@@ -198,6 +198,8 @@ impl Kubernetes {
                     | Body::ResourceContext(_)
                     | Body::Claim(_)
                     | Body::PodDecoration(_)
+                    | Body::SidecarSet(_)
+                    | Body::SidecarInjection(_)
                     | Body::ControllerRevision(_)
                     | Body::Request(_)
                     | Body::Omitted(_) => {}

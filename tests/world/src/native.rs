@@ -112,6 +112,8 @@ pub fn sync(seen: &Seen<'_>) -> Vec<Act> {
         | Body::ResourceContext(_)
         | Body::Claim(_)
         | Body::PodDecoration(_)
+        | Body::SidecarSet(_)
+        | Body::SidecarInjection(_)
         | Body::ControllerRevision(_)
         | Body::Request(_)
         | Body::Omitted(_) => Vec::new(),

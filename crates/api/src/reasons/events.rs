@@ -88,6 +88,11 @@ pub(super) const ALL: &[Reason] = &[
     Reason::new("NotTriedAgain", "a version that had failed is not tried again", "kubectl hitless retry"),
     Reason::new("WriteRefused", "the API server refuses a write of the controller", "its words are in the Event"),
     Reason::new("EndpointInvalid", "hitless.dev/endpoint names no port that can be had", "correct it"),
+    Reason::new(
+        "SidecarsNotAccepted",
+        "the API server does not accept a pod with the containers of a SidecarSet; new pods get what it said before",
+        "correct what the Event names in the API server's words",
+    ),
     Reason::new("InvalidSpec", "an object that limits operations can't be obeyed", "correct what the Event names"),
     Reason::new("InvalidDrain", "a pod's drain, mode or hooks make no sense", "correct what the Event names"),
     Reason::new(

@@ -133,6 +133,8 @@ impl Cluster {
             while_unavailable: false,
             labels: [].into(),
             from_labels: [].into(),
+            annotations: [].into(),
+            from_annotations: [].into(),
         };
         let batch = verdicts
             .iter()

@@ -37,5 +37,7 @@ pub(crate) fn reservation(uid: &str, since: Attempt, while_unavailable: bool) ->
         while_unavailable,
         labels: [].into(),
         from_labels: [].into(),
+        annotations: [].into(),
+        from_annotations: [].into(),
     }
 }

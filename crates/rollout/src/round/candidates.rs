@@ -158,6 +158,8 @@ impl<'a> Facts<'a, '_> {
             (GrantOp::RELABEL_FEATURE, "change labels without replacing a container")
         } else if operation.annotations.contains_key(annotations::DECORATIONS) {
             (Grant::DECORATIONS_FEATURE, "write which PodDecorations a pod has")
+        } else if operation.template_annotations().next().is_some() {
+            (Grant::ANNOTATIONS_FEATURE, "change annotations of a pod's template")
         } else if self.is_protected(pod, &operation.op) {
             (Wait::FEATURE, "wait for finalizers of others")
         } else {

@@ -49,6 +49,7 @@ pub(crate) fn reservation_of(
     let operation = &intent.operation;
     let images = operation.containers.iter();
     let labels = operation.labels.iter();
+    let annotations = operation.template_annotations();
     Reservation {
         id: intent.id(),
         pod: pod.name.clone(),
@@ -61,6 +62,11 @@ pub(crate) fn reservation_of(
         from_images: images.map(|(name, change)| (name.clone(), change.from.clone())).collect(),
         labels: labels.clone().filter_map(|(name, change)| Some((name.clone(), change.to.clone()?))).collect(),
         from_labels: labels.filter_map(|(name, change)| Some((name.clone(), change.from.clone()?))).collect(),
+        annotations: annotations
+            .clone()
+            .filter_map(|(name, change)| Some((name.clone(), change.to.clone()?)))
+            .collect(),
+        from_annotations: annotations.filter_map(|(name, change)| Some((name.clone(), change.from.clone()?))).collect(),
         removal: false,
     }
 }

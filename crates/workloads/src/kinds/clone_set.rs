@@ -8,7 +8,7 @@ mod gates;
 mod hooks;
 mod journal;
 mod limit;
-mod names;
+pub(crate) mod names;
 mod order;
 mod plan;
 mod priority;

@@ -144,11 +144,11 @@ fn who_reads_a_label_at_its_start_is_started_again_and_who_is_started_once_keeps
     let to = template(&json!({"version": "2"}), &spec);
     let changes = BTreeMap::from([("version".to_owned(), Change { from: Some("1".into()), to: Some("2".into()) })]);
     assert_eq!(
-        readers(&to, &changes),
+        downward::stale(to.content(), Metadata::Labels, &changes),
         BTreeSet::from(["env", "part", "proxy"]),
         "the kubelet writes the others' files anew"
     );
-    assert!(readers(&to, &BTreeMap::new()).is_empty());
+    assert!(downward::stale(to.content(), Metadata::Labels, &BTreeMap::new()).is_empty());
     let from = template(&json!({"version": "1"}), &spec);
     assert_eq!(first_native_change(from.shape(), &to, &Selections::default()), None);
     for once in [json!({"name": "once", "env": env("version")}), json!({"name": "once", "volumeMounts": mount(None)})] {

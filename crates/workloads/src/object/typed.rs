@@ -8,6 +8,8 @@ use crate::kinds::colla_set::body::CollaSetBody;
 use crate::kinds::daemon_set::body::DaemonSetBody;
 use crate::kinds::deployment::body::{DeploymentBody, ReplicaSetBody};
 use crate::kinds::pod_decoration::body::DecorationBody;
+use crate::kinds::sidecar_set::body::SidecarSetBody;
+use crate::kinds::sidecar_set::injection::InjectionBody;
 use crate::kinds::stateful_set::body::StatefulSetBody;
 use crate::revision::body::RevisionBody;
 
@@ -50,6 +52,10 @@ pub type CollaSet<'a> = Typed<'a, CollaSetBody>;
 pub type CloneSet<'a> = Typed<'a, CloneSetBody>;
 /// A PodDecoration.
 pub type PodDecoration<'a> = Typed<'a, DecorationBody>;
+/// A SidecarSet.
+pub type SidecarSet<'a> = Typed<'a, SidecarSetBody>;
+/// The SidecarInjection.
+pub type SidecarInjection<'a> = Typed<'a, InjectionBody>;
 /// A ControllerRevision.
 pub type Revision<'a> = Typed<'a, RevisionBody>;
 
@@ -113,6 +119,24 @@ impl Object {
     pub fn pod_decoration(&self) -> Option<PodDecoration<'_>> {
         match &self.body {
             Body::PodDecoration(body) => Some(Typed { object: self, body }),
+            _ => None,
+        }
+    }
+
+    /// As a SidecarSet, if it is one.
+    #[must_use]
+    pub fn sidecar_set(&self) -> Option<SidecarSet<'_>> {
+        match &self.body {
+            Body::SidecarSet(body) => Some(Typed { object: self, body }),
+            _ => None,
+        }
+    }
+
+    /// As the SidecarInjection, if it is one.
+    #[must_use]
+    pub fn sidecar_injection(&self) -> Option<SidecarInjection<'_>> {
+        match &self.body {
+            Body::SidecarInjection(body) => Some(Typed { object: self, body }),
             _ => None,
         }
     }

@@ -27,9 +27,9 @@ pub(crate) struct Change {
 impl Change {
     /// With what marks the pod afterwards.
     pub(super) fn goal<'g>(&'g self, goal: Goal<'g>) -> Goal<'g> {
-        let Goal { template: _, mut labels, annotations: _, keeps_digest } = goal;
+        let Goal { template: _, mut labels, annotations: _, followed, keeps_digest } = goal;
         labels.extend(self.labels.clone());
-        Goal { template: &self.to, labels, annotations: self.annotations.clone(), keeps_digest }
+        Goal { template: &self.to, labels, annotations: self.annotations.clone(), followed, keeps_digest }
     }
 }
 

@@ -26,8 +26,9 @@ pub(crate) struct Spec<'a> {
     /// Claims that an earlier set of this selector has left are taken on.
     pub(crate) selector: &'a LabelSelector,
     pub(crate) policy: UpgradePolicy,
-    /// Labels are changed in place where nobody finds the pods by them; else only with new pods.
-    pub(crate) has_labels_in_place: bool,
+    /// Labels are changed in place where nobody finds the pods by them, and annotations that nobody reads only when a pod is made; else
+    /// only with new pods.
+    pub(crate) has_metadata_in_place: bool,
     pub(crate) scope: Scope,
     /// No pod is updated. It is still scaled.
     pub(crate) paused: bool,

@@ -70,7 +70,8 @@ impl<'a> Update<'_, '_, 'a> {
     pub(super) fn run(&self, instances: &mut Instances<'a>, leaving: &mut Departures<'a>) -> Progress {
         let Facts { spec, world, .. } = *self.facts;
         let mut progress = Progress { refused: self.dress.refusal(), ..Progress::default() };
-        let restarts = RestartAnnotations::of(spec.object, spec.template);
+        let of = if spec.has_metadata_in_place { RestartAnnotations::of_followed } else { RestartAnnotations::of };
+        let restarts = of(spec.object, spec.template);
         let ways = Ways { facts: self.facts, dress: self.dress, restarts: &restarts };
         let news: BTreeSet<i32> = self.pairs.values().copied().collect();
         let unmade = self.unmade(instances);

@@ -59,10 +59,10 @@ impl Ways<'_, '_, '_> {
         }
         let goal = Goal::of(spec.object, spec.template, revision::label(to));
         if self.dress.is_plain() && to == target && self.dress.is_on(pod) {
-            return self.changed(pod, revisions.shape(label)?, &goal);
+            return self.changed(pod, revisions.shape(label)?, goal);
         }
         let change = self.dress.change(pod, to)?;
-        self.changed(pod, change.from.shape(), &change.goal(goal))
+        self.changed(pod, change.from.shape(), change.goal(goal))
     }
 
     /// Why it can't be done in a running pod.
@@ -85,17 +85,18 @@ impl Ways<'_, '_, '_> {
     }
 
     /// The operation that brings the pod there, if all that differs can be changed in a running pod.
-    fn changed(&self, pod: &PodView, from: &Shape, goal: &Goal<'_>) -> Option<PodIntent> {
+    fn changed(&self, pod: &PodView, from: &Shape, goal: Goal<'_>) -> Option<PodIntent> {
         let (target, restarts) = (goal.template.shape(), self.restarts);
         let is_possible = from.fixed == target.fixed
-            && self.may_change_labels(from, goal)
+            && self.may_change_labels(from, &goal)
             && restarts.first_native_change(&from.annotations, &target.annotations).is_none()
             && restarts.asks_admission(&from.annotations, goal.template, &[pod]).is_none();
         if !is_possible {
             return None;
         }
+        let goal = Goal { followed: restarts.followed(&from.annotations, &target.annotations), ..goal };
         let origin = Origin::of(&from.revision);
-        match need(pod, goal, &origin, [from]) {
+        match need(pod, &goal, &origin, [from]) {
             Need::Operation(Ok(intent)) => Some(intent),
             Need::Operation(Err(_)) | Need::Nothing => None,
         }
@@ -103,7 +104,7 @@ impl Ways<'_, '_, '_> {
 
     fn may_change_labels(&self, from: &Shape, goal: &Goal<'_>) -> bool {
         let Facts { spec, world, .. } = self.facts;
-        if spec.has_labels_in_place {
+        if spec.has_metadata_in_place {
             return labels::first_native_change(from, goal.template, &world.selections(spec.namespace())).is_none();
         }
         from.labels == goal.template.shape().labels

@@ -227,11 +227,13 @@ impl Cluster {
             let version = self.next_version();
             let pod = self.objects.get_mut(&key).unwrap();
             if pod["status"].is_null() {
-                let image = pod["spec"]["containers"][0]["image"].as_str().unwrap_or_default();
-                let ready = if self.broken.contains(image) { "False" } else { "True" };
+                let image = pod["spec"]["containers"][0]["image"].as_str().unwrap_or_default().to_owned();
+                let ready = if self.broken.contains(image.as_str()) { "False" } else { "True" };
                 pod["metadata"]["resourceVersion"] = json!(version);
                 pod["spec"]["nodeName"] = json!("n1");
-                pod["status"] = json!({"conditions": [{"type": "Ready", "status": ready},
+                let digest = format!("docker.io/library/web@sha256:{}", "a".repeat(64));
+                pod["status"] = json!({"containerStatuses": [{"name": "web", "image": image, "imageID": digest, "containerID": "containerd://1",
+                    "ready": true, "restartCount": 0, "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}], "conditions": [{"type": "Ready", "status": ready},
                     {"type": "hitless.dev/InService", "status": "True"}]});
             }
         }
@@ -255,9 +257,11 @@ impl Cluster {
             for (label, change) in &intent.operation.labels {
                 pod["metadata"]["labels"][label] = json!(change.to);
             }
+            let annotations = pod["metadata"].as_object_mut().unwrap().entry("annotations").or_insert(json!({}));
             for (name, change) in &intent.operation.annotations {
-                pod["metadata"]["annotations"][name] = json!(change.to);
+                annotations[name] = json!(change.to);
             }
+            annotations.as_object_mut().unwrap().retain(|_, value| !value.is_null());
             for (container, change) in &intent.operation.containers {
                 let all = pod["spec"]["containers"].as_array_mut().into_iter().flatten();
                 all.filter(|each| each["name"] == container.as_str()).for_each(|each| each["image"] = json!(change.to));

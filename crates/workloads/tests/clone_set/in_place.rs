@@ -1,6 +1,6 @@
 //! Updates in place, and those that can't be.
 
-use hitless_api::GrantOp;
+use hitless_api::{Change, GrantOp};
 use hitless_workloads::{Obstacle, Plan, Stage};
 use serde_json::json;
 
@@ -49,6 +49,85 @@ fn labels_are_changed_in_the_pods_that_are_there() {
     settle(&mut cluster);
     assert_eq!(cluster.uids(), before);
     assert!(cluster.pods().iter().all(|pod| pod["metadata"]["labels"]["release"] == "two"));
+}
+
+/// The pods follow all annotations of the template but those that only say "start again".
+#[test]
+fn annotations_are_changed_in_the_pods_that_are_there() {
+    let mut cluster = with("InPlaceOnly");
+    let before = cluster.uids();
+    cluster.change(|spec| spec["template"]["metadata"]["annotations"] = json!({"release": "one", "gone": "x"}));
+    settle(&mut cluster);
+    cluster.change(|spec| spec["template"]["metadata"]["annotations"] = json!({"release": "two"}));
+    let plan = rest(&mut cluster, true);
+    let operation = &plan.desired[0].intent.as_ref().unwrap().operation;
+    assert_eq!((&operation.op, operation.containers.len()), (&GrantOp::Relabel, 0));
+    let changes: Vec<_> = operation.template_annotations().collect();
+    let change = |from: &str, to: Option<&str>| Change { from: Some(from.to_owned()), to: to.map(ToOwned::to_owned) };
+    assert_eq!(
+        changes,
+        [(&"gone".to_owned(), &change("x", None)), (&"release".to_owned(), &change("one", Some("two")))]
+    );
+    settle(&mut cluster);
+    let has = |cluster: &Cluster, key: &str, value: serde_json::Value| {
+        cluster.pods().iter().all(|pod| pod["metadata"]["annotations"][key] == value)
+    };
+    assert_eq!(cluster.uids(), before);
+    assert!(has(&cluster, "release", json!("two")) && has(&cluster, "gone", json!(null)));
+    // A restart is one, and goes with the others in one operation.
+    let restart = json!({"release": "three", "kubectl.kubernetes.io/restartedAt": "now"});
+    cluster.change(|spec| spec["template"]["metadata"]["annotations"] = restart);
+    assert_eq!(operations(&rest(&mut cluster, true)), vec![GrantOp::Restart; 3]);
+    settle(&mut cluster);
+    assert_eq!(cluster.uids(), before);
+    assert!(has(&cluster, "release", json!("three")));
+}
+
+/// Reports of users #1154, #1239, #1942: a container that reads an annotation by its environment starts again once, with the image's.
+#[test]
+fn what_reads_an_annotation_when_it_starts_is_started_again_in_the_same_operation() {
+    let env = json!([{"name": "RELEASE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['release']"}}}]);
+    let mut cluster = with("InPlaceOnly");
+    cluster.change(|spec| {
+        spec["template"]["metadata"]["annotations"] = json!({"release": "one", "other": "1"});
+        spec["template"]["spec"]["containers"][0]["env"] = env;
+        spec["updateStrategy"] = json!({"type": "ReCreate"});
+    });
+    settle(&mut cluster);
+    cluster.change(|spec| spec["updateStrategy"] = json!({"type": "InPlaceOnly"}));
+    let before = cluster.uids();
+    cluster.change(|spec| spec["template"]["metadata"]["annotations"]["other"] = json!("2"));
+    assert_eq!(operations(&rest(&mut cluster, true)), vec![GrantOp::Relabel; 3], "nobody reads it");
+    settle(&mut cluster);
+    cluster.change(|spec| spec["template"]["metadata"]["annotations"]["release"] = json!("two"));
+    assert_eq!(operations(&rest(&mut cluster, true)), vec![GrantOp::Restart; 3]);
+    settle(&mut cluster);
+    cluster.change(|spec| {
+        spec["template"]["metadata"]["annotations"]["release"] = json!("three");
+        spec["template"]["spec"]["containers"][0]["image"] = json!("web:v2");
+    });
+    let plan = rest(&mut cluster, true);
+    let operation = &plan.desired[0].intent.as_ref().unwrap().operation;
+    assert_eq!((&operation.op, operation.containers.len()), (&GrantOp::Update, 1), "once");
+    assert_eq!(operation.template_annotations().count(), 1);
+    settle(&mut cluster);
+    assert_eq!((cluster.uids(), cluster.count("web:v2")), (before, 3));
+}
+
+#[test]
+fn annotations_that_only_new_pods_follow_are_named() {
+    let table = [
+        ("sidecar.istio.io/proxyCPU", "1".to_owned(), "because it is read when a pod is made"),
+        ("cluster-autoscaler.kubernetes.io/safe-to-evict", "true".to_owned(), "because Kubernetes"),
+        ("hitless.dev/mode", "Hold".to_owned(), "because hitless reads it"),
+        ("long", "x".repeat(5000), "longer than 4096 bytes"),
+    ];
+    for (key, value, words) in table {
+        let mut cluster = with("InPlaceOnly");
+        cluster.change(|spec| spec["template"]["metadata"]["annotations"] = json!({key: value}));
+        let Stage::Refused(because) = rest(&mut cluster, true).stage else { panic!("{key} is changed in place") };
+        assert!(because.text.contains(words), "{key}: {}", because.text);
+    }
 }
 
 #[test]

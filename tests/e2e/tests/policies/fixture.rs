@@ -23,9 +23,10 @@ use controller::Before;
 use exec_hooks::create_exec_hooks;
 pub(crate) use exec_hooks::{command, drain_policies, drain_policy};
 pub(crate) use kruise::{
-    CLONE, HOOK, clone_set_claim, clone_set_pod, clone_set_revision, clone_sets, recreate_requests,
+    CLONE, HOOK, INJECTION, SIDECAR_SET, clone_set_claim, clone_set_pod, clone_set_revision, clone_sets,
+    recreate_requests,
 };
-use kruise::{create_clone_set, create_recreate_requests};
+use kruise::{create_clone_set, create_recreate_requests, create_sidecar_set, sidecar_paths};
 pub(crate) use kusionstack::{claim, claims, colla_set_pod, colla_sets, node_rights, operation_jobs, revision};
 use kusionstack::{create_colla_set, create_jobs, create_node_rights};
 use pods::{create_labelled_pod, create_ledger, create_pods, create_system_pod};
@@ -71,7 +72,7 @@ pub(crate) struct Fixture {
 }
 
 /// Files and directories of the manifests: everything but the programs.
-const MANIFESTS: [&str; 10] = [
+const MANIFESTS: [&str; 11] = [
     "namespace.yaml",
     "crds",
     "policies",
@@ -82,6 +83,7 @@ const MANIFESTS: [&str; 10] = [
     "kusionstack/rbac/rbac.yaml",
     "kruise/crds",
     "kruise/rbac/rbac.yaml",
+    "kruise/policies",
 ];
 
 /// Installs everything of the manifests but the programs.
@@ -179,6 +181,7 @@ impl Fixture {
         create_colla_set(api).await?;
         create_clone_set(api).await?;
         create_recreate_requests(api).await?;
+        create_sidecar_set(api).await?;
         create_node_rights(api).await?;
         create_jobs(api).await?;
         create_exec_hooks(api).await?;
@@ -203,6 +206,7 @@ impl Fixture {
             format!("/apis/rbac.authorization.k8s.io/v1/clusterroles/{ROLE}"),
         ];
         paths.extend(exec_hooks::paths());
+        paths.extend(sidecar_paths());
         paths.extend(rules::paths());
         paths.extend([Set::StatefulSet, Set::DaemonSet].map(|of| format!("{}/held", system_sets(of))));
         paths.push(format!("{}/owner", system_replica_sets()));

@@ -200,6 +200,7 @@ impl Api {
             ("Deployment", "/apis/apps/v1/deployments"),
             ("CollaSet", "/apis/apps.kusionstack.io/v1alpha1/collasets"),
             ("CloneSet", "/apis/apps.kruise.io/v1alpha1/clonesets"),
+            ("SidecarSet", "/apis/apps.kruise.io/v1alpha1/sidecarsets"),
         ] {
             let list = self.admin(&Call::get(path)).await?;
             for meta in list["items"].as_array().into_iter().flatten().map(|each| &each["metadata"]) {
@@ -214,8 +215,8 @@ impl Api {
     fn with_uids(&self, call: &Call) -> anyhow::Result<Call> {
         let text = call.body.to_string();
         let known = |((namespace, stands), uid): (&'_ (String, String), &'_ String)| {
-            let is_meant = call.path.contains(&format!("/namespaces/{namespace}/")) && text.contains(stands.as_str());
-            is_meant.then(|| (stands.clone(), uid.clone()))
+            let is_there = namespace.is_empty() || call.path.contains(&format!("/namespaces/{namespace}/"));
+            (is_there && text.contains(stands.as_str())).then(|| (stands.clone(), uid.clone()))
         };
         let known: Vec<_> = self.uids.iter().filter_map(known).collect();
         let text = known.iter().fold(text.clone(), |text, (stands, uid)| text.replace(stands, uid));

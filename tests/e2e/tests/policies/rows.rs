@@ -16,7 +16,9 @@ mod operation_job;
 mod prefetch;
 mod rules;
 mod sets;
+mod sidecar_sets;
 mod skips;
+mod template_annotations;
 mod workloads;
 
 use serde_json::Value;
@@ -43,7 +45,9 @@ pub(crate) fn all() -> Vec<Row> {
         prefetch::rows(),
         rules::rows(),
         sets::rows(),
+        sidecar_sets::rows(),
         skips::rows(),
+        template_annotations::rows(),
         workloads::rows(),
     ]
     .into_iter()

@@ -189,6 +189,8 @@ fn desired(seen: &Seen, owner: &str) -> Option<usize> {
         Body::ResourceContext(_)
         | Body::Claim(_)
         | Body::PodDecoration(_)
+        | Body::SidecarSet(_)
+        | Body::SidecarInjection(_)
         | Body::ControllerRevision(_)
         | Body::Request(_)
         | Body::Omitted(_) => return None,
@@ -219,6 +221,8 @@ pub(super) fn strategy_limit(object: Option<&Object>) -> Option<usize> {
         | Body::ResourceContext(_)
         | Body::Claim(_)
         | Body::PodDecoration(_)
+        | Body::SidecarSet(_)
+        | Body::SidecarInjection(_)
         | Body::ControllerRevision(_)
         | Body::Request(_)
         | Body::Omitted(_) => return None,

@@ -198,6 +198,8 @@ fn template(object: &Object) -> Option<&Template> {
         | Body::ResourceContext(_)
         | Body::Claim(_)
         | Body::PodDecoration(_)
+        | Body::SidecarSet(_)
+        | Body::SidecarInjection(_)
         | Body::ControllerRevision(_)
         | Body::Request(_)
         | Body::Omitted(_) => None,

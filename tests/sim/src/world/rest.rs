@@ -173,6 +173,8 @@ impl World {
                 | Body::ResourceContext(_)
                 | Body::Claim(_)
                 | Body::PodDecoration(_)
+                | Body::SidecarSet(_)
+                | Body::SidecarInjection(_)
                 | Body::ControllerRevision(_)
                 | Body::Request(_)
                 | Body::Omitted(_) => return None,

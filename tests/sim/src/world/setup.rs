@@ -8,7 +8,7 @@ use hitless_api::lifecycle::CONTROL;
 use hitless_api::names::{IN_SERVICE, annotations, labels};
 use hitless_api::pod::ConditionView;
 use hitless_api::pod_transition_rule::{AvailableRule, TransitionRule};
-use hitless_api::{Cancel, GrantOp, PodTransitionRuleSpec, Wait};
+use hitless_api::{Cancel, Grant, GrantOp, PodTransitionRuleSpec, Wait};
 use hitless_rollout::snapshot::{RuleView, Version};
 use hitless_workloads::Template;
 use hitless_world::kubelet::{self, set_condition};
@@ -107,6 +107,7 @@ fn nodes(ground: &mut Ground) -> Vec<Node> {
                 ["Leave", "hold"].iter().take(1 + usize::from(holds)).map(ToString::to_string).collect();
             agent.info.features.push(Cancel::LAST_ENDPOINT_FEATURE.to_owned());
             agent.info.features.push(GrantOp::RELABEL_FEATURE.to_owned());
+            agent.info.features.push(Grant::ANNOTATIONS_FEATURE.to_owned());
             if ground.has_companions {
                 agent.info.features.push(GrantOp::DRAIN_FEATURE.to_owned());
             }

@@ -44,7 +44,7 @@ pub(super) fn without_pods(set: CloneSet<'_>) -> Spec<'_> {
         has_claims_in_revisions: false,
         selector: &body.label_selector,
         policy: body.policy,
-        has_labels_in_place: true,
+        has_metadata_in_place: true,
         scope: Scope::Partition(body.partition),
         paused: body.paused || body.on_delete,
         limits: Limits { surge: 0, anew: body.max_unavailable, burst: BURST },

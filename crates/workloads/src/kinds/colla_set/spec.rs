@@ -47,7 +47,7 @@ pub(super) fn spec(set: CollaSet<'_>) -> Spec<'_> {
         selector: &body.label_selector,
         policy: body.policy,
         // They are its own and what decorates its pods.
-        has_labels_in_place: false,
+        has_metadata_in_place: false,
         scope: body.scope,
         paused: body.paused,
         limits: Limits { surge: surge(body.replicas), anew: (body.replicas / 4).max(1), burst: BURST },

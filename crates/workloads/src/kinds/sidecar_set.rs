@@ -1,0 +1,188 @@
+//! OpenKruise's SidecarSets: containers that pods get when they are made, whoever owns them (docs/contract.md#sidecarset). Admission puts
+//! them in, without a server; here what it reads is kept, and what has become of it is reported.
+
+pub(crate) mod body;
+mod fault;
+mod injected;
+pub(crate) mod injection;
+mod names;
+mod plan;
+pub(crate) mod render;
+mod status;
+
+use std::collections::BTreeMap;
+
+use hitless_api::GroupKind;
+use hitless_api::names::GROUP as OWN_GROUP;
+use hitless_api::pod::PodView;
+use serde_json::Value;
+
+pub use crate::object::SidecarSet;
+pub use body::SidecarSetBody;
+
+use super::clone_set::names::GROUP;
+use crate::component::{Component, KRUISE, Switch};
+use crate::halted::BadVersion;
+use crate::kind::{Kind, Resource, Size};
+use crate::manifest::{self, RolledOut};
+use crate::object::{self, Body, Object, ReadError};
+use crate::plan::Plan;
+use crate::right::Right;
+use crate::world::World;
+use crate::write::Write;
+
+pub(crate) const SIDECAR_SET: Resource = Resource {
+    group_kind: GroupKind::new(GROUP, "SidecarSet"),
+    version: "v1alpha1",
+    plural: "sidecarsets",
+    optional: true,
+    verbs: &[],
+    why: "what pods get when they are made",
+    uninstall_verbs: &[],
+    uninstall_why: "",
+};
+
+pub(crate) const SIDECAR_INJECTION: Resource = Resource {
+    group_kind: GroupKind::new(OWN_GROUP, "SidecarInjection"),
+    version: "v1alpha1",
+    plural: "sidecarinjections",
+    optional: true,
+    verbs: &["create", "patch"],
+    why: "what all SidecarSets together put into new pods, as admission reads it",
+    uninstall_verbs: &[],
+    uninstall_why: "",
+};
+
+const SWITCH: Switch = Switch::of("sidecarset");
+
+fn read(of: &GroupKind, object: Value) -> Result<Object, ReadError> {
+    if *of == SIDECAR_SET.group_kind {
+        object::read(of, object, |body| Body::SidecarSet(Box::new(body)))
+    } else {
+        object::read(of, object, |body| Body::SidecarInjection(Box::new(body)))
+    }
+}
+
+/// Names of the SidecarSets of which the pod has containers, and which version of them.
+pub(crate) fn of_pod(pod: &PodView) -> impl Iterator<Item = (&str, &str)> {
+    let all = pod.annotations.get(names::SIDECAR_SETS).map_or("", String::as_str);
+    all.split(',').filter_map(|each| each.split_once('='))
+}
+
+/// It has no pods of its own, so nothing of it is rolled out.
+fn rolled_out(root: Value) -> RolledOut {
+    let owner = manifest::owner(&root);
+    RolledOut { count: 0, first_ordinal: None, owner, labels: BTreeMap::new(), part: root.clone(), root }
+}
+
+/// The kind SidecarSet.
+pub struct SidecarSets;
+
+impl Kind for SidecarSets {
+    fn names(&self) -> &'static [&'static str] {
+        // Nobody drives it: it has no pods.
+        &[]
+    }
+
+    fn resources(&self) -> &'static [Resource] {
+        const { &[SIDECAR_SET, SIDECAR_INJECTION] }
+    }
+
+    fn component(&self) -> Option<&'static Component> {
+        Some(&KRUISE)
+    }
+
+    fn switch(&self) -> Option<Switch> {
+        Some(SWITCH)
+    }
+
+    fn rights(&self) -> Vec<Right> {
+        vec![Right::of(GROUP, "sidecarsets/status", &["patch"], "reports which pods have its containers")]
+    }
+
+    fn read(&self, of: &GroupKind, object: Value) -> Result<Object, ReadError> {
+        read(of, object)
+    }
+
+    fn size(&self, _: &Object) -> Option<Size> {
+        None
+    }
+
+    fn concerns(&self, _: &Object, _: &World<'_>) -> bool {
+        true
+    }
+
+    fn plan(&self, root: &Object, world: &World<'_>) -> Plan {
+        root.sidecar_set().map_or_else(|| Plan::nothing(root), |set| status::plan(set, world))
+    }
+
+    fn release(&self, _: &Object) -> Option<Write> {
+        None
+    }
+
+    fn halt(&self, _: &Object, _: &World<'_>, _: BadVersion<'_>) -> Option<Write> {
+        None
+    }
+
+    fn held(&self, root: Value) -> Value {
+        root
+    }
+
+    fn rolled_out(&self, root: Value, _: &[Value], _: u64) -> RolledOut {
+        rolled_out(root)
+    }
+}
+
+/// What all SidecarSets together put into pods.
+pub struct SidecarInjections;
+
+impl Kind for SidecarInjections {
+    fn names(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    fn resources(&self) -> &'static [Resource] {
+        const { &[SIDECAR_INJECTION, SIDECAR_SET] }
+    }
+
+    fn component(&self) -> Option<&'static Component> {
+        Some(&KRUISE)
+    }
+
+    fn switch(&self) -> Option<Switch> {
+        Some(SWITCH)
+    }
+
+    fn read(&self, of: &GroupKind, object: Value) -> Result<Object, ReadError> {
+        read(of, object)
+    }
+
+    fn size(&self, _: &Object) -> Option<Size> {
+        None
+    }
+
+    fn concerns(&self, _: &Object, _: &World<'_>) -> bool {
+        true
+    }
+
+    fn plan(&self, root: &Object, world: &World<'_>) -> Plan {
+        let writes = root.sidecar_injection().map(|injection| plan::writes(injection, world));
+        Plan { writes: writes.unwrap_or_default(), ..Plan::nothing(root) }
+    }
+
+    fn release(&self, _: &Object) -> Option<Write> {
+        None
+    }
+
+    fn halt(&self, _: &Object, _: &World<'_>, _: BadVersion<'_>) -> Option<Write> {
+        None
+    }
+
+    fn held(&self, root: Value) -> Value {
+        root
+    }
+
+    fn rolled_out(&self, root: Value, _: &[Value], _: u64) -> RolledOut {
+        rolled_out(root)
+    }
+}

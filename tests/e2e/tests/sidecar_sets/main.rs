@@ -1,0 +1,5 @@
+//! OpenKruise's SidecarSets: what pods get when they are made.
+
+mod chance;
+mod injection;
+mod policy;
