@@ -11,6 +11,7 @@ mod restarts;
 mod rollout;
 mod round;
 mod servers;
+mod sidecars;
 mod spread;
 
 use std::process::ExitCode;
@@ -63,6 +64,8 @@ enum What {
     Applications(applications::Applications),
     /// nginx, HAProxy and others: failed requests by server and way of upgrading it.
     Servers(servers::Servers),
+    /// Time of the API server for a pod with none, 1, 50 and 200 SidecarSets, of which one selects it.
+    Sidecars(sidecars::Sidecars),
     /// Memory and time of the gate with 150,000 pods, and memory for what is known of them; needs no cluster.
     Gate,
     /// Time of a decision beside a namespace with thousands of policies; needs no cluster.
@@ -89,6 +92,7 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<ExitCode> {
             servers::prepare(options)?;
             on_cluster(bench, |stack| servers::run(options, stack, bench.json))
         }
+        What::Sidecars(options) => on_cluster(bench, |stack| sidecars::run(options, stack, bench.json)),
         What::Gate => gate::run(bench.json),
         What::Round => round::run(bench.json),
     }?;

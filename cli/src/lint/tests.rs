@@ -274,6 +274,29 @@ spec:
 }
 
 #[test]
+fn a_sidecar_set_that_makes_no_sense_is_named() {
+    let sidecar_set = |spec: &str| {
+        lint(&format!(
+            "\napiVersion: apps.kruise.io/v1beta1\nkind: SidecarSet\nmetadata: {{name: log}}\nspec: {spec}\n"
+        ))
+        .text()
+    };
+    let clean = sidecar_set("{selector: {matchLabels: {app: web}}, containers: [{name: log, image: 'log:v1'}]}");
+    assert!(clean.contains(" 0 errors"), "{clean}");
+    let mount = "{selector: {matchLabels: {app: web}}, containers: [{name: log, volumeMounts: [{name: logs, mountPath: /logs}]}]}";
+    let mount = sidecar_set(mount);
+    assert!(
+        mount.contains(
+            "rules.yaml:5: error: SidecarSet/log: spec.containers[log] mounts logs, which is not in spec.volumes"
+        ),
+        "{mount}"
+    );
+    let undone =
+        "{selector: {matchLabels: {app: web}}, containers: [{name: log, upgradeStrategy: {upgradeType: HotUpgrade}}]}";
+    assert!(sidecar_set(undone).contains("HotUpgrade is not done here"));
+}
+
+#[test]
 fn an_autoscaler_keeps_more_pods_than_the_deployment_says() {
     let budget = "apiVersion: hitless.dev/v1alpha1\nkind: TransitionBudget\nmetadata: {name: a}\nspec: {selector: {}, minAvailable: 5}\n";
     let scaler = "---\napiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\nmetadata: {name: web}\nspec: {minReplicas: 6, \

@@ -24,7 +24,7 @@ fn fault(object: &Object) -> Option<Finding> {
     let line = object.node.line_of(&["spec"]);
     match registry::read(object.value.clone())? {
         Ok(read) => Some(Finding::error(object, line, read.fault()?)),
-        Err(error) if matches!(object.kind(), "CollaSet" | "PodDecoration" | "CloneSet") => {
+        Err(error) if matches!(object.kind(), "CollaSet" | "PodDecoration" | "CloneSet" | "SidecarSet") => {
             Some(Finding::error(object, line, error.to_string()))
         }
         Err(_) => None,
