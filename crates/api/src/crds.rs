@@ -42,7 +42,7 @@ pub fn definitions() -> Vec<(&'static str, CustomResourceDefinition)> {
         ("kruise/crds/clonesets.yaml", also_served(CloneSet::crd(), "v1beta1")),
         ("kruise/crds/containerrecreaterequests.yaml", also_served(ContainerRecreateRequest::crd(), "v1beta1")),
         ("kruise/crds/sidecarsets.yaml", also_served(SidecarSet::crd(), "v1beta1")),
-        ("crds/sidecarinjections.yaml", SidecarInjection::crd()),
+        ("kruise/policies/sidecarinjections.yaml", SidecarInjection::crd()),
     ];
     for version in all.iter_mut().flat_map(|(_, crd)| &mut crd.spec.versions) {
         if let Some(schema) = version.schema.as_mut().and_then(|schema| schema.open_api_v3_schema.as_mut()) {

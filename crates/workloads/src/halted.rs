@@ -55,6 +55,18 @@ impl Halted {
         }
     }
 
+    /// A version of something that has no template to go back to.
+    pub(crate) fn of_version(revision: &str, pod: &str, reason: &str, message: &str) -> Self {
+        let message = &message[..message.floor_char_boundary(MOST_WORDS)];
+        Self {
+            revision: revision.to_owned(),
+            back_to: String::new(),
+            pod: pod.to_owned(),
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+        }
+    }
+
     /// The one that stands on the object; what is not understood is none.
     pub(crate) fn of(object: &Object) -> Option<Self> {
         serde_json::from_str(object.annotations.get(annotations::HALTED)?).ok()

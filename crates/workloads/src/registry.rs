@@ -24,6 +24,7 @@ use crate::requests::container_recreate_request::ContainerRecreateRequests;
 use crate::requests::foreign::Foreign;
 use crate::requests::operation_job::OperationJobs;
 use crate::requests::restart::Restarts;
+use crate::requests::sidecar_updates::SidecarUpdates;
 use crate::right::Right;
 use crate::world::World;
 
@@ -40,7 +41,8 @@ pub const KINDS: &[&dyn Kind] = &[
 ];
 
 /// All kinds of requests. Of two operations that are wanted of one pod the earlier kind's comes first.
-pub const REQUESTS: &[&dyn RequestKind] = &[&Restarts, &OperationJobs, &ContainerRecreateRequests, &Foreign];
+pub const REQUESTS: &[&dyn RequestKind] =
+    &[&Restarts, &OperationJobs, &ContainerRecreateRequests, &SidecarUpdates, &Foreign];
 
 /// The kind of workload that has these objects as its own.
 #[must_use]

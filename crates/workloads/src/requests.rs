@@ -4,5 +4,6 @@ pub mod container_recreate_request;
 pub mod foreign;
 pub mod operation_job;
 pub mod restart;
+pub(crate) mod sidecar_updates;
 mod task;
 pub(crate) mod token;

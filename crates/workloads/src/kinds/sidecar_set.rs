@@ -2,6 +2,7 @@
 //! them in, without a server; here what it reads is kept, and what has become of it is reported.
 
 pub(crate) mod body;
+mod campaign;
 mod fault;
 mod injected;
 pub(crate) mod injection;
@@ -12,15 +13,17 @@ mod status;
 
 use std::collections::BTreeMap;
 
-use hitless_api::GroupKind;
 use hitless_api::names::GROUP as OWN_GROUP;
 use hitless_api::pod::PodView;
+use hitless_api::{Grant, GroupKind, InjectedSet};
 use serde_json::Value;
 
 pub use crate::object::SidecarSet;
 pub use body::SidecarSetBody;
+pub(crate) use campaign::Campaign;
+pub(crate) use names::SIDECAR_SETS;
 
-use super::clone_set::names::GROUP;
+use super::clone_set::GROUP;
 use crate::component::{Component, KRUISE, Switch};
 use crate::halted::BadVersion;
 use crate::kind::{Kind, Resource, Size};
@@ -36,8 +39,8 @@ pub(crate) const SIDECAR_SET: Resource = Resource {
     version: "v1alpha1",
     plural: "sidecarsets",
     optional: true,
-    verbs: &[],
-    why: "what pods get when they are made",
+    verbs: &["patch"],
+    why: "that a version of it was judged bad",
     uninstall_verbs: &[],
     uninstall_why: "",
 };
@@ -53,7 +56,7 @@ pub(crate) const SIDECAR_INJECTION: Resource = Resource {
     uninstall_why: "",
 };
 
-const SWITCH: Switch = Switch::of("sidecarset");
+pub(crate) const SWITCH: Switch = Switch::of("sidecarset");
 
 fn read(of: &GroupKind, object: Value) -> Result<Object, ReadError> {
     if *of == SIDECAR_SET.group_kind {
@@ -65,8 +68,24 @@ fn read(of: &GroupKind, object: Value) -> Result<Object, ReadError> {
 
 /// Names of the SidecarSets of which the pod has containers, and which version of them.
 pub(crate) fn of_pod(pod: &PodView) -> impl Iterator<Item = (&str, &str)> {
-    let all = pod.annotations.get(names::SIDECAR_SETS).map_or("", String::as_str);
+    let all = pod.annotations.get(SIDECAR_SETS).map_or("", String::as_str);
     all.split(',').filter_map(|each| each.split_once('='))
+}
+
+/// A version, and that without images: pods of which only the first differs are updated in place.
+fn versions(hash: &str) -> (&str, &str) {
+    hash.split_once('.').unwrap_or((hash, ""))
+}
+
+/// What the grant leaves on its pod of SidecarSets, if it is an operation of one.
+pub(crate) fn sets_of(grant: &Grant) -> Option<&String> {
+    grant.annotations.get(SIDECAR_SETS)?.to.as_ref()
+}
+
+/// What new pods get of it.
+fn entry_of<'a>(set: SidecarSet<'_>, world: &World<'a>) -> Option<&'a InjectedSet> {
+    let injection = world.sidecar_injection()?;
+    injection.body.sets().iter().find(|each| each.uid == set.object.id.uid)
 }
 
 /// It has no pods of its own, so nothing of it is rolled out.

@@ -141,8 +141,18 @@ async fn in_force(api: &Api, mark: &str, sets: &[InjectedSet]) -> anyhow::Result
     tokio::time::timeout(PATIENCE, seen).await.context("the policy does not come into force")
 }
 
-/// What was decided on: all but what the API server writes for each pod.
+/// What was decided on: all but what the API server writes for each pod, the volume of its account's token among them, which has a name by
+/// chance.
 fn decided(pod: &Value) -> Value {
+    let mut pod = pod.clone();
+    let is_token = |each: &Value| each["name"].as_str().is_some_and(|name| name.starts_with("kube-api-access-"));
+    let spec = &mut pod["spec"];
+    let without = |list: &mut Value| list.as_array_mut().into_iter().for_each(|all| all.retain(|each| !is_token(each)));
+    without(&mut spec["volumes"]);
+    for list in ["containers", "initContainers"] {
+        let all = spec[list].as_array_mut().into_iter().flatten();
+        all.for_each(|container| without(&mut container["volumeMounts"]));
+    }
     json!({"annotations": pod["metadata"]["annotations"], "labels": pod["metadata"]["labels"], "spec": pod["spec"]})
 }
 

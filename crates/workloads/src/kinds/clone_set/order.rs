@@ -47,7 +47,7 @@ impl RemovalRank {
 
 /// The smaller one is updated first, before priorities are asked: the order of Kubernetes' "active pods".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct UpdateRank {
+pub(in crate::kinds) struct UpdateRank {
     has_node: bool,
     was_started: bool,
     is_ready: bool,
@@ -57,7 +57,7 @@ pub(super) struct UpdateRank {
 }
 
 impl UpdateRank {
-    pub(super) fn of(pod: &PodView) -> Self {
+    pub(in crate::kinds) fn of(pod: &PodView) -> Self {
         Self {
             has_node: pod.node.is_some(),
             was_started: was_started(pod),

@@ -10,7 +10,7 @@ type Labels = BTreeMap<String, String>;
 
 /// The smaller one is updated first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Priority {
+pub(in crate::kinds) enum Priority {
     /// The larger sum of weights first.
     Weight(Reverse<i64>),
     /// The place of the first key that the pod has: a pod without any goes first. At the same place the larger number first.
@@ -18,7 +18,7 @@ pub(super) enum Priority {
 }
 
 /// What a pod with these labels has.
-pub(super) fn priority(strategy: &PriorityStrategy, labels: &Labels) -> Priority {
+pub(in crate::kinds) fn priority(strategy: &PriorityStrategy, labels: &Labels) -> Priority {
     if strategy.order_priority.is_empty() {
         let of_pod = strategy.weight_priority.iter().filter(|term| {
             // One that is not understood selects nothing.

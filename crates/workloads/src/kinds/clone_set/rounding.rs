@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 /// A text that is no percentage, or a number below 0.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is neither a count of 0 or more nor a percentage such as 20%")]
-pub(super) struct Invalid(String);
+pub(in crate::kinds) struct Invalid(String);
 
 #[derive(Clone, Copy)]
 enum Rounded {
@@ -17,7 +17,7 @@ enum Rounded {
 ///
 /// # Errors
 /// If it is neither a count nor a percentage.
-pub(super) fn partition(replicas: usize, value: Option<&IntOrString>) -> Result<usize, Invalid> {
+pub(in crate::kinds) fn partition(replicas: usize, value: Option<&IntOrString>) -> Result<usize, Invalid> {
     let kept = match value {
         None => 0,
         Some(value) => scaled(value, replicas, Rounded::Up)?,
@@ -41,7 +41,11 @@ pub(super) fn max_surge(replicas: usize, value: Option<&IntOrString>, is_paused:
 ///
 /// # Errors
 /// If it is neither a count nor a percentage.
-pub(super) fn max_unavailable(replicas: usize, value: Option<&IntOrString>, surge: usize) -> Result<usize, Invalid> {
+pub(in crate::kinds) fn max_unavailable(
+    replicas: usize,
+    value: Option<&IntOrString>,
+    surge: usize,
+) -> Result<usize, Invalid> {
     let fifth = IntOrString::String("20%".to_owned());
     scaled(value.unwrap_or(&fifth), replicas, if surge == 0 { Rounded::Up } else { Rounded::Down })
 }

@@ -36,7 +36,7 @@ pub(super) fn of(set: SidecarSet<'_>, now: Timestamp) -> InjectedSet {
         patch_pod_metadata: spec.patch_pod_metadata.clone(),
         pod_hash: entry(&hash),
         pod_hash_without_image: entry(&hash_without_image),
-        hash,
+        hash: format!("{hash}.{hash_without_image}"),
     }
 }
 

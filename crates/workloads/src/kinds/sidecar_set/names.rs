@@ -7,7 +7,7 @@ pub(super) const BASE: &str = "apps.kruise.io/sidecarset-base";
 /// On a SidecarSet of v1alpha1: what v1beta1 says by `spec.customVersion`.
 pub(super) const OLD_CUSTOM_VERSION: &str = "apps.kruise.io/sidecarset-custom-version";
 /// On a pod, ours, written by admission: which SidecarSets it has, in which version: `<name>=<hash>`, with commas between them.
-pub(super) const SIDECAR_SETS: &str = "hitless.dev/sidecarsets";
+pub(crate) const SIDECAR_SETS: &str = "hitless.dev/sidecarsets";
 /// On a pod, upstream's, written by admission: names of its SidecarSets.
 pub(super) const INJECTED_LIST: &str = "kruise.io/sidecarset-injected-list";
 /// On a pod, upstream's, written by admission: JSON, which version of each SidecarSet it has.
@@ -18,3 +18,5 @@ pub(super) const HASH_WITHOUT_IMAGE: &str = "kruise.io/sidecarset-hash-without-i
 pub(super) const IS_INJECTED: &str = "IS_INJECTED";
 /// Type of the condition that says whether new pods get what the SidecarSet says now.
 pub(super) const INJECTED: &str = "Injected";
+/// Type of the condition that says whether the pods that are there have got what the SidecarSet says now.
+pub(super) const UPDATED: &str = "Updated";

@@ -1,21 +1,25 @@
 //! What has become of a SidecarSet.
 
 use hitless_api::event::Severity;
+use hitless_api::names::annotations;
 use hitless_api::pod::PodView;
 use hitless_api::{InjectedSet, SidecarInjection, SidecarSetStatus, Time};
 use jiff::{Timestamp, Unit};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::json;
 
-use super::names::INJECTED;
+use super::campaign::{Campaign, Rest};
+use super::names::{INJECTED, UPDATED};
 use super::plan::{attempt, is_paused};
-use super::{SIDECAR_INJECTION, SIDECAR_SET, SidecarSet, injected};
+use super::{SIDECAR_INJECTION, SIDECAR_SET, SidecarSet, entry_of, injected};
+use crate::halted::{self, Halted};
 use crate::plan::{Plan, note};
 use crate::world::World;
 use crate::write::Write;
 
-/// Whether new pods get what it says now.
-struct Injected {
+/// A condition without its times.
+struct Now {
+    type_: &'static str,
     status: &'static str,
     reason: &'static str,
     message: String,
@@ -33,20 +37,31 @@ pub(super) fn plan(set: SidecarSet<'_>, world: &World<'_>) -> Plan {
             "metadata": {"name": SidecarInjection::NAME}, "spec": {"sets": []}});
         writes.push(Write::create("create-injection", &SIDECAR_INJECTION.group_kind, object));
     }
-    let entry = known.into_iter().flatten().find(|each| each.uid == set.object.id.uid);
-    let injected = injected(set, entry, world);
-    let is_refused = injected.status == "False" && !is_paused(set);
-    let notes = is_refused.then(|| {
-        note(&set.object.id, SIDECAR_SET.version, Severity::Warning, injected.reason, injected.message.clone())
-    });
-    let status = status(set, entry, injected, world);
+    let entry = entry_of(set, world);
+    let campaign = Campaign::of(set, world);
+    let conditions: Vec<Now> = [Some(injected(set, entry, world)), campaign.map(|campaign| updated(campaign, world))]
+        .into_iter()
+        .flatten()
+        .collect();
+    let is_told = |now: &&Now| ["InvalidSpec", "SidecarsNotAccepted", "SidecarUpdateHalted"].contains(&now.reason);
+    let warn =
+        |now: &Now| note(&set.object.id, SIDECAR_SET.version, Severity::Warning, now.reason, now.message.clone());
+    let notes = conditions.iter().filter(is_told).map(warn).collect();
+    // Another version has been asked for: the mark has done its work.
+    let is_over = |campaign: &Campaign<'_>| campaign.is_halted_before();
+    if campaign.as_ref().is_some_and(is_over) {
+        writes.push(halted::forget(set.object));
+        return Plan { writes, notes, ..Plan::nothing(set.object) };
+    }
+    let status = status(set, entry, conditions, world);
     if set.body.status != status {
         writes.push(Write::status("report-status", set.object, json!(status)));
     }
-    Plan { writes, notes: notes.into_iter().collect(), ..Plan::nothing(set.object) }
+    Plan { writes, notes, ..Plan::nothing(set.object) }
 }
 
-fn injected(set: SidecarSet<'_>, entry: Option<&InjectedSet>, world: &World<'_>) -> Injected {
+/// Whether new pods get what it says now.
+fn injected(set: SidecarSet<'_>, entry: Option<&InjectedSet>, world: &World<'_>) -> Now {
     let otherwise = match entry {
         Some(_) => "new pods get what it said before",
         None => "new pods get nothing of it",
@@ -72,10 +87,15 @@ fn injected(set: SidecarSet<'_>, entry: Option<&InjectedSet>, world: &World<'_>)
             ),
         }
     };
-    Injected { status, reason, message }
+    Now { type_: INJECTED, status, reason, message }
 }
 
-fn status(set: SidecarSet<'_>, entry: Option<&InjectedSet>, injected: Injected, world: &World<'_>) -> SidecarSetStatus {
+fn status(
+    set: SidecarSet<'_>,
+    entry: Option<&InjectedSet>,
+    conditions: Vec<Now>,
+    world: &World<'_>,
+) -> SidecarSetStatus {
     let known = &set.body.status;
     let pods = world.injected(&set.object.id.name);
     let is_updated = |hash: &str| entry.is_some_and(|entry| entry.hash == hash);
@@ -91,21 +111,49 @@ fn status(set: SidecarSet<'_>, entry: Option<&InjectedSet>, injected: Injected, 
         updated_ready_pods: count(&|hash, pod| is_updated(hash) && pod.ready()),
         latest_revision: entry.map(|entry| format!("{}-{}", set.object.id.name, entry.hash)),
         collision_count: known.collision_count,
-        conditions: vec![condition(set, injected, world)],
+        conditions: conditions.into_iter().map(|now| condition(set, now, world)).collect(),
     }
 }
 
-fn condition(set: SidecarSet<'_>, injected: Injected, world: &World<'_>) -> Condition {
-    let before = set.body.status.conditions.iter().find(|condition| condition.type_ == INJECTED);
+/// Whether the pods that are there have got what it says now.
+fn updated(campaign: Campaign<'_>, world: &World<'_>) -> Now {
+    let (stuck, all) = campaign.not_upgradable(world);
+    let behind = campaign.behind(world).len();
+    let (status, reason, message) = match campaign.rest() {
+        Some(Rest::Halted(Halted { pod, reason, message, .. })) => {
+            let text = format!(
+                "its version was judged bad by pod {pod}: {reason}: {message}; no other pod gets it. Give it another image, or try it again: \
+                 take the annotation {} off",
+                annotations::HALTED
+            );
+            ("False", "SidecarUpdateHalted", text)
+        }
+        Some(Rest::Paused) => {
+            ("False", "UpdatePaused", "spec.updateStrategy.paused: pods keep what they have".to_owned())
+        }
+        Some(Rest::NotUpdate) => {
+            ("False", "NotUpdate", "spec.updateStrategy.type: pods keep what they have".to_owned())
+        }
+        None if behind > 0 => ("False", "InProgress", format!("{behind} of {all} pods are to get other images")),
+        None if stuck > 0 => {
+            let text = "more than images has changed, and only new pods get that: kubectl hitless restart --new-pods";
+            ("False", "NewPodsNeeded", format!("{stuck} of {all} pods keep what they have: {text}"))
+        }
+        None => ("True", "Updated", String::new()),
+    };
+    Now { type_: UPDATED, status, reason, message }
+}
+
+fn condition(set: SidecarSet<'_>, of: Now, world: &World<'_>) -> Condition {
+    let before = set.body.status.conditions.iter().find(|condition| condition.type_ == of.type_);
     let now = world.now.unwrap_or(Timestamp::UNIX_EPOCH);
     let now = Time(now.round(Unit::Second).unwrap_or(now));
-    let since =
-        before.filter(|before| before.status == injected.status).map(|before| before.last_transition_time.clone());
+    let since = before.filter(|before| before.status == of.status).map(|before| before.last_transition_time.clone());
     Condition {
-        type_: INJECTED.to_owned(),
-        status: injected.status.to_owned(),
-        reason: injected.reason.to_owned(),
-        message: injected.message,
+        type_: of.type_.to_owned(),
+        status: of.status.to_owned(),
+        reason: of.reason.to_owned(),
+        message: of.message,
         last_transition_time: since.unwrap_or(now),
         observed_generation: Some(set.object.generation),
     }
