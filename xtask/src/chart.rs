@@ -31,11 +31,13 @@ const NAMESPACE: &str = "hitless-system";
 const OWN_COMPONENTS: [(&str, &str); 2] = [("exec-hooks", "manifests/exec-hooks"), ("selinux", "overlays/selinux")];
 
 /// Kustomizations and when they are installed. Those that patch whatever is there come last.
-fn layers() -> Vec<(String, Option<String>)> {
+fn layers(root: &Path) -> Vec<(String, Option<String>)> {
     let is_named = |name: &str| format!(r#"has "{name}" .Values.components"#);
     let [hooks, selinux] = OWN_COMPONENTS.map(|(name, folder)| (folder.to_owned(), Some(is_named(name))));
     let of_projects = COMPONENTS.into_iter().flat_map(|Component { name, .. }| {
-        ["", "/rbac", "/crds"].map(|part| (format!("manifests/{name}{part}"), Some(is_named(name))))
+        let parts = ["", "/rbac", "/crds", "/policies"].map(|part| format!("manifests/{name}{part}"));
+        let there = parts.into_iter().filter(|folder| root.join(folder).is_dir());
+        there.map(|folder| (folder, Some(is_named(name)))).collect::<Vec<_>>()
     });
     let admission = |version: &str| Some(format!(r#"eq (include "hitless.admission" .) "{version}""#));
     let base = ["manifests", "manifests/crds"].map(|folder| (folder.to_owned(), None));
@@ -50,7 +52,7 @@ fn layers() -> Vec<(String, Option<String>)> {
 /// Path in the chart and content of every generated file.
 fn files(root: &Path) -> anyhow::Result<BTreeMap<String, String>> {
     let mut objects: Vec<Object> = Vec::new();
-    for (folder, condition) in layers() {
+    for (folder, condition) in layers(root) {
         kustomize::layer(root, &folder, condition.as_deref(), &mut objects)
             .with_context(|| format!("{folder} as a template"))?;
     }

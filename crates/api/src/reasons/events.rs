@@ -89,6 +89,16 @@ pub(super) const ALL: &[Reason] = &[
     Reason::new("WriteRefused", "the API server refuses a write of the controller", "its words are in the Event"),
     Reason::new("EndpointInvalid", "hitless.dev/endpoint names no port that can be had", "correct it"),
     Reason::new(
+        "InjectionRefused",
+        "admission does not accept what new pods would get of a SidecarSet; they get what it said before",
+        "what the Event says; SidecarSets need an API server with mutating admission policies",
+    ),
+    Reason::new(
+        "SidecarUpdateHalted",
+        "a version of a SidecarSet's containers was judged bad by one of its pods; no other pod gets it",
+        "another image, or take the annotation hitless.dev/halted off the SidecarSet to try it again",
+    ),
+    Reason::new(
         "SidecarsNotAccepted",
         "the API server does not accept a pod with the containers of a SidecarSet; new pods get what it said before",
         "correct what the Event names in the API server's words",

@@ -13,6 +13,9 @@ use crate::write::Write;
 /// Most bytes of all of them together: an object of the API has room for about 1.5 MB, and admission reads it for each pod.
 const MOST_BYTES: usize = 1 << 20;
 
+/// What is done when it changes.
+pub(super) const INJECT: &str = "inject-sidecars";
+
 /// Admission reads the new form as soon as this is written; what was there before goes on until then.
 pub(super) fn writes(injection: SidecarInjection<'_>, world: &World<'_>) -> Vec<Write> {
     let known = injection.body.sets();
@@ -28,8 +31,7 @@ pub(super) fn writes(injection: SidecarInjection<'_>, world: &World<'_>) -> Vec<
         }
     }
     if sets != known {
-        writes
-            .push(Write::patch("inject-sidecars", injection.object, |patch| patch.add(&["spec", "sets"], json!(sets))));
+        writes.push(Write::patch(INJECT, injection.object, |patch| patch.add(&["spec", "sets"], json!(sets))));
     }
     writes
 }

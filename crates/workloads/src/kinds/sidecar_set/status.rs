@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::campaign::{Campaign, Rest};
 use super::names::{INJECTED, UPDATED};
-use super::plan::{attempt, is_paused};
+use super::plan::{INJECT, attempt, is_paused};
 use super::{SIDECAR_INJECTION, SIDECAR_SET, SidecarSet, entry_of, injected};
 use crate::halted::{self, Halted};
 use crate::plan::{Plan, note};
@@ -43,7 +43,9 @@ pub(super) fn plan(set: SidecarSet<'_>, world: &World<'_>) -> Plan {
         .into_iter()
         .flatten()
         .collect();
-    let is_told = |now: &&Now| ["InvalidSpec", "SidecarsNotAccepted", "SidecarUpdateHalted"].contains(&now.reason);
+    let is_told = |now: &&Now| {
+        ["InvalidSpec", "SidecarsNotAccepted", "InjectionRefused", "SidecarUpdateHalted"].contains(&now.reason)
+    };
     let warn =
         |now: &Now| note(&set.object.id, SIDECAR_SET.version, Severity::Warning, now.reason, now.message.clone());
     let notes = conditions.iter().filter(is_told).map(warn).collect();
@@ -75,12 +77,20 @@ fn injected(set: SidecarSet<'_>, entry: Option<&InjectedSet>, world: &World<'_>)
         ("True", "Injected", String::new())
     } else {
         let key = attempt(set, &injected::of(set, world.now.unwrap_or(Timestamp::UNIX_EPOCH))).key();
-        match world.refused.get(&key) {
-            Some(words) => {
+        let written = Write::key_of(INJECT, &SIDECAR_INJECTION.group_kind, "", SidecarInjection::NAME);
+        match (world.refused.get(&key), world.refused.get(&written)) {
+            (Some(words), _) => {
                 let text = format!("the API server does not accept a pod with its containers: {words}; {otherwise}");
                 ("False", "SidecarsNotAccepted", text)
             }
-            None => (
+            (None, Some(words)) => {
+                let text = format!(
+                    "admission does not accept what new pods would get: {words}; {otherwise}. SidecarSets need mutating admission policies \
+                     (Kubernetes 1.36, or manifests/v1beta1)"
+                );
+                ("False", "InjectionRefused", text)
+            }
+            (None, None) => (
                 "Unknown",
                 "Pending",
                 format!("the API server is being asked for a pod with its containers; {otherwise}"),
