@@ -5,4 +5,5 @@
 mod sidecar_set {
     mod plan;
     mod render;
+    mod update;
 }

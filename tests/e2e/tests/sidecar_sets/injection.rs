@@ -1,78 +1,12 @@
 //! What users see on a cluster.
 
 use anyhow::{Context as _, ensure};
-use hitless_e2e::app::{App, PATIENCE, Shape, Workload};
+use hitless_e2e::Stack;
+use hitless_e2e::app::{App, Workload};
 use hitless_e2e::stack::echo_image;
-use hitless_e2e::{Kubectl, Stack, Watch};
 use serde_json::{Value, json};
 
-const RESOURCE: &str = "sidecarsets.apps.kruise.io";
-
-/// The announcement's example: a log collector with a volume of its own, and the application's volume of the same name.
-fn collector(name: &str, namespaces: &[String], image: &str) -> Value {
-    json!({"apiVersion": "apps.kruise.io/v1alpha1", "kind": "SidecarSet", "metadata": {"name": name}, "spec": {
-        "selector": {"matchLabels": {"app": "web"}},
-        "namespaceSelector": {"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "In", "values": namespaces}]},
-        "containers": [{"name": "log", "image": image, "env": [{"name": "PORT", "value": "15090"}],
-            "volumeMounts": [{"name": "log-volume", "mountPath": "/var/log"}]}],
-        "volumes": [{"name": "log-volume", "emptyDir": {}}, {"name": "unused", "emptyDir": {}}]}})
-}
-
-/// Deletes it at the end, whatever has become of the test.
-struct SidecarSet {
-    kubectl: Kubectl,
-    name: String,
-    all: Watch,
-}
-
-impl SidecarSet {
-    fn apply(stack: &Stack, set: &Value) -> anyhow::Result<Self> {
-        let kubectl = stack.system();
-        let name = set["metadata"]["name"].as_str().context("a SidecarSet without a name")?.to_owned();
-        kubectl.feed(&["apply"], set)?;
-        Ok(Self { all: Watch::start(&kubectl, &[RESOURCE])?, kubectl, name })
-    }
-
-    /// Waits for the condition that tells whether new pods get what it says now, and returns it.
-    fn wait_condition(&self, status: &str) -> anyhow::Result<Value> {
-        self.all.wait(&format!("SidecarSet {}: Injected={status}", self.name), PATIENCE, |all| {
-            let set = all.get(&self.name)?;
-            let condition = set["status"]["conditions"].as_array()?.iter().find(|each| each["type"] == "Injected")?;
-            let is_of_now = condition["observedGeneration"] == set["metadata"]["generation"];
-            (is_of_now && condition["status"] == status).then(|| condition.clone())
-        })
-    }
-
-    fn wait_counts(&self, matched: u32, updated: u32) -> anyhow::Result<()> {
-        self.all.wait(&format!("{updated} updated of {matched} pods with its containers"), PATIENCE, |all| {
-            let status = &all.get(&self.name)?["status"];
-            (status["matchedPods"] == matched && status["updatedPods"] == updated && status["readyPods"] == matched)
-                .then_some(())
-        })
-    }
-
-    fn patch(&self, patch: &Value) -> anyhow::Result<()> {
-        self.kubectl.run(&["patch", RESOURCE, &self.name, "--type=json", "-p", &patch.to_string()]).map(drop)
-    }
-}
-
-impl Drop for SidecarSet {
-    fn drop(&mut self) {
-        if let Err(error) = self.kubectl.run(&["delete", RESOURCE, &self.name]) {
-            eprintln!("SidecarSet {} stays: {error:#}", self.name);
-        }
-    }
-}
-
-/// The application has a volume of the name of the collector's.
-fn shape(workload: Workload, replicas: u32) -> Shape {
-    let own = match workload {
-        Workload::CloneSet => Shape::clone_set(replicas),
-        _ => Shape { workload, replicas, ..Shape::default() },
-    };
-    let spec = json!({"volumes": [{"name": "log-volume", "emptyDir": {"medium": "Memory"}}]});
-    Shape { patch: json!({"spec": {"template": {"spec": spec}}}), ..own }
-}
+use crate::sidecar_set::{SidecarSet, collector, shape};
 
 /// Every pod has the collector in front, with that image and the application's own volume.
 fn ensure_injected(app: &App, set: &str, image: &str) -> anyhow::Result<()> {
@@ -97,7 +31,7 @@ fn pods_of_every_kind_get_its_containers_and_without_a_pod_of_ours_too() -> anyh
     let namespaces: Vec<String> = kinds.iter().map(|(_, name)| format!("t-sidecar-sets-{name}")).collect();
     let image = echo_image("v1");
     let set = SidecarSet::apply(&stack, &collector("t-log", &namespaces, &image))?;
-    set.wait_condition("True")?;
+    set.wait_injected("True")?;
     let started: Vec<App> = kinds
         .iter()
         .zip(&namespaces)
@@ -125,7 +59,7 @@ fn an_edit_that_makes_no_pod_possible_is_told_and_new_pods_get_what_was_there_be
     let namespace = "t-sidecar-sets-edit".to_owned();
     let image = echo_image("v1");
     let set = SidecarSet::apply(&stack, &collector("t-log-edit", std::slice::from_ref(&namespace), &image))?;
-    set.wait_condition("True")?;
+    set.wait_injected("True")?;
     let app = App::start(&stack.cluster, &namespace, &shape(Workload::Deployment, 1))?;
 
     // The API server says itself what is wrong; what it does not see is said by hitless.
@@ -137,7 +71,7 @@ fn an_edit_that_makes_no_pod_possible_is_told_and_new_pods_get_what_was_there_be
         (&mount, "InvalidSpec", "mounts nowhere, which is not in spec.volumes"),
     ] {
         set.patch(edit)?;
-        let condition = set.wait_condition("False")?;
+        let condition = set.wait_injected("False")?;
         let message = condition["message"].as_str().unwrap_or_default();
         ensure!(condition["reason"] == reason && message.contains(words), "{condition}");
         ensure!(message.ends_with("new pods get what it said before"), "{message}");
@@ -151,7 +85,7 @@ fn an_edit_that_makes_no_pod_possible_is_told_and_new_pods_get_what_was_there_be
     set.patch(&undo)?;
     set.patch(&json!([{"op": "remove", "path": "/spec/containers/0/volumeMounts/1"},
         {"op": "replace", "path": "/spec/containers/0/image", "value": newer}]))?;
-    set.wait_condition("True")?;
+    set.wait_injected("True")?;
     set.wait_counts(2, 0)?;
     let before = app.identities();
     app.kubectl.run(&["delete", "pods", "-l", "app=web", "--wait=false"])?;

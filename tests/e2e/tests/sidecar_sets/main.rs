@@ -3,3 +3,5 @@
 mod chance;
 mod injection;
 mod policy;
+mod sidecar_set;
+mod update;
