@@ -138,8 +138,9 @@ async fn read_all(client: &Client, scope: &Scope) -> Result<Snapshot, Failure> {
 fn workloads(client: &Client, resource: &kind::Resource, scope: &Scope) -> Api<DeserializeGuard<DynamicObject>> {
     let kind = api_resource(resource);
     match scope {
-        Scope::All => Api::all_with(client.clone(), &kind),
-        Scope::Namespace(namespace) => Api::namespaced_with(client.clone(), namespace, &kind),
+        Scope::Namespace(namespace) if resource.is_namespaced => Api::namespaced_with(client.clone(), namespace, &kind),
+        // What is in no namespace counts in every one.
+        Scope::All | Scope::Namespace(_) => Api::all_with(client.clone(), &kind),
     }
 }
 

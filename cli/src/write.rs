@@ -3,7 +3,7 @@
 use hitless_api::names::annotations;
 use hitless_api::{JsonPatch, ObjectRef};
 use hitless_runtime::write::{WriteError, Writes};
-use hitless_store::api_resource;
+use hitless_store::api_of;
 use hitless_workloads::{Object, OptIn, Request, Write, registry};
 use kube::api::{DynamicObject, PatchParams};
 use kube::{Api, Client};
@@ -96,7 +96,7 @@ async fn send(client: &Client, on: &ObjectRef, patch: JsonPatch) -> Result<(), W
     let Some((_, resource)) = registry::resource(&on.group_kind) else {
         return Err(WriteError::Invalid { message: format!("a {} is no workload", on.group_kind) });
     };
-    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &on.namespace, &api_resource(resource));
+    let api: Api<DynamicObject> = api_of(client, resource, &on.namespace);
     let patch = patch.build();
     Writes::default().send(resource.plural, api.patch(&on.name, &PatchParams::default(), &patch)).await.map(|_| ())
 }

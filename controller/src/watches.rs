@@ -17,7 +17,7 @@ use hitless_runtime::watch::{self, Cache, Definition, Listing, Outline, Selectio
 use hitless_runtime::write::{WriteError, Writes};
 use hitless_store::inputs::rows::Pods;
 use hitless_store::inputs::{Input, Inputs, Visit, each};
-use hitless_store::{Cached, Empty, api_resource};
+use hitless_store::{Cached, Empty, api_of, api_resource};
 use hitless_workloads::retention::Retention;
 use hitless_workloads::{Holder, Installed, KINDS, Kind, Object, REQUESTS, Resource, large};
 use jiff::Timestamp;
@@ -148,8 +148,7 @@ impl Caches {
     pub(crate) async fn read(&self, client: &Client, workload: &ObjectRef) -> Result<(), WriteError> {
         let known = self.objects.iter().find(|known| known.resource.group_kind == workload.group_kind);
         let Some(Objects { resource, cache }) = known else { return Ok(()) };
-        let api: Api<DynamicObject> =
-            Api::namespaced_with(client.clone(), &workload.namespace, &api_resource(resource));
+        let api: Api<DynamicObject> = api_of(client, resource, &workload.namespace);
         fetch(api.into(), cache, &workload.name).await?;
         // What its pods have reached says nothing while one of them may still be brought back.
         let ledgers: Api<TransitionLedger> = Api::namespaced(client.clone(), &workload.namespace);
@@ -167,8 +166,7 @@ impl Caches {
         let read = |part: ObjectRef| async move {
             let known = self.objects.iter().find(|known| known.resource.group_kind == part.group_kind);
             let Some(Objects { resource, cache }) = known else { return Ok::<_, WriteError>(false) };
-            let api: Api<DynamicObject> =
-                Api::namespaced_with(client.clone(), &part.namespace, &api_resource(resource));
+            let api: Api<DynamicObject> = api_of(client, resource, &part.namespace);
             fetch(api.into(), cache, &part.name).await
         };
         let answers: Vec<bool> =

@@ -10,7 +10,7 @@ use hitless_runtime::liveness::Heartbeat;
 use hitless_runtime::write::{WriteError, Writes};
 use hitless_store::inputs::Input;
 use hitless_store::inputs::rows::{Bindings, Ledgers, NodeTransitions, Providers, Rules};
-use hitless_store::{Target, Written, api_resource, send};
+use hitless_store::{Target, Written, api_of, send};
 use hitless_workloads::Write;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client, ResourceExt};
@@ -115,7 +115,7 @@ impl Writer {
         let Some(Objects { resource, cache }) = known else {
             return Err(WriteError::Invalid { message: format!("no kind has objects like {}", write.on.label()) });
         };
-        let api = Api::namespaced_with(self.client.clone(), &write.on.namespace, &api_resource(resource));
+        let api = api_of(&self.client, resource, &write.on.namespace);
         let target = Target { api, resource: resource.plural, status: resource.plural };
         if let Some(stored) = send(&self.writes, &target, write).await? {
             cache.put(stored);

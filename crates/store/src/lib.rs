@@ -8,5 +8,5 @@ pub mod restore;
 mod send;
 
 pub use read::{Cached, Empty};
-pub use resource::api_resource;
+pub use resource::{api_of, api_resource};
 pub use send::{Target, Written, creating, patching, send, try_create};

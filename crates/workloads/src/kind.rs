@@ -26,6 +26,8 @@ pub struct Resource {
     pub version: &'static str,
     /// Name in paths and rights, e.g. `deployments`.
     pub plural: &'static str,
+    /// Each of its objects is in a namespace.
+    pub is_namespaced: bool,
     /// A custom resource that not every cluster has. While its definition is not there, there are no such objects.
     pub optional: bool,
     /// What the controller may do besides reading.

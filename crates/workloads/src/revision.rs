@@ -23,6 +23,7 @@ pub(crate) const CONTROLLER_REVISION: Resource = Resource {
     group_kind: GroupKind::new("apps", "ControllerRevision"),
     version: "v1",
     plural: "controllerrevisions",
+    is_namespaced: true,
     optional: false,
     verbs: &[],
     why: "which revision is the newest, and what the one before it looked like",

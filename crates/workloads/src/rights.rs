@@ -106,6 +106,7 @@ mod tests {
         group_kind: GroupKind::new("example.org", "Set"),
         version: "v1",
         plural: "sets",
+        is_namespaced: true,
         optional: true,
         verbs: &["patch"],
         why: "holds it",

@@ -47,6 +47,7 @@ pub(crate) const CLONE_SET: Resource = Resource {
     group_kind: GroupKind::new(GROUP, "CloneSet"),
     version: "v1alpha1",
     plural: "clonesets",
+    is_namespaced: true,
     optional: true,
     verbs: &["patch"],
     why: "which ids its pods have, and annotations of ours",

@@ -33,6 +33,7 @@ pub(crate) const DAEMON_SET: Resource = Resource {
     group_kind: GroupKind::new("apps", "DaemonSet"),
     version: "v1",
     plural: "daemonsets",
+    is_namespaced: true,
     optional: false,
     verbs: &["patch"],
     why: "puts the strategy back; the last good template, if a version is bad",

@@ -40,6 +40,7 @@ pub(crate) const POD_DECORATION: Resource = Resource {
     group_kind: GroupKind::new(GROUP, "PodDecoration"),
     version: "v1alpha1",
     plural: "poddecorations",
+    is_namespaced: true,
     optional: true,
     verbs: &[],
     why: "what pods of CollaSets get beside their template",

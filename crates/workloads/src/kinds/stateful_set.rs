@@ -30,6 +30,7 @@ pub(crate) const STATEFUL_SET: Resource = Resource {
     group_kind: GroupKind::new("apps", "StatefulSet"),
     version: "v1",
     plural: "statefulsets",
+    is_namespaced: true,
     optional: false,
     verbs: &["patch"],
     why: "puts the strategy back; the last good template, if a version is bad",

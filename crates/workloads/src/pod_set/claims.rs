@@ -27,6 +27,7 @@ pub(crate) const CLAIM: Resource = Resource {
     group_kind: GroupKind::new("", "PersistentVolumeClaim"),
     version: "v1",
     plural: "persistentvolumeclaims",
+    is_namespaced: true,
     optional: false,
     verbs: &["create", "patch", "delete"],
     why: "those of its pods",

@@ -33,6 +33,7 @@ pub const CONTAINER_RECREATE_REQUEST: Resource = Resource {
     group_kind: GroupKind::new(clone_set::GROUP, "ContainerRecreateRequest"),
     version: "v1alpha1",
     plural: "containerrecreaterequests",
+    is_namespaced: true,
     optional: true,
     verbs: &["delete"],
     why: "containers that are to be started anew; deleted some time after its end",

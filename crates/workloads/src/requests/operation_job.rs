@@ -35,6 +35,7 @@ pub const OPERATION_JOB: Resource = Resource {
     group_kind: GroupKind::new(colla_set::GROUP, "OperationJob"),
     version: "v1alpha1",
     plural: "operationjobs",
+    is_namespaced: true,
     optional: true,
     verbs: &["delete"],
     why: "what is to be done to pods; deleted some time after its end",
