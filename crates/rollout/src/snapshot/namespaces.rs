@@ -56,7 +56,8 @@ impl Namespaces {
     /// Leaves out workloads and their parts in other namespaces: a round takes time and memory for each object.
     #[must_use]
     pub fn narrow(&self, mut snapshot: Snapshot) -> Snapshot {
-        snapshot.objects.retain(|object| self.contains(&object.id.namespace));
+        // What is in no namespace counts in every one.
+        snapshot.objects.retain(|object| object.id.namespace.is_empty() || self.contains(&object.id.namespace));
         snapshot
     }
 

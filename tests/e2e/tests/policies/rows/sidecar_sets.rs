@@ -57,7 +57,7 @@ pub(super) fn rows() -> Vec<Row> {
             Who::Controller,
             "no other container",
             written,
-            changed(|entry| entry["containers"][1] = json!({"name": "more"})),
+            changed(|entry| entry["containers"] = json!([{"name": "more"}])),
         ),
         denied(
             Who::Controller,
