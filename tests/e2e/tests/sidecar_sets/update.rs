@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context as _, ensure};
 use hitless_e2e::app::{App, PATIENCE, Workload};
-use hitless_e2e::stack::echo_image;
+use hitless_e2e::stack::{echo_image, image};
 use hitless_e2e::traffic::Rate;
 use hitless_e2e::{Stack, Traffic};
 use serde_json::Value;
@@ -55,8 +55,11 @@ fn a_new_image_reaches_the_sidecars_of_a_fleet_without_a_new_pod_or_a_failed_req
     let sidecars = containers(&apps, "log")?;
     ensure!(sidecars.values().all(|(image, restarts)| *image == echo_image("v2") && *restarts == 1), "{sidecars:?}");
 
-    // A version that can't be had: one pod shows it, goes back, and no other one is touched.
+    // One that is nowhere: nobody is touched. One that does not start: a pod shows it, goes back, and no other is touched.
+    stack.push_echo("sidecar", "bad", &[("FAIL", "exit")], None)?;
     set.set_image(&echo_image("no-such-version"))?;
+    set.wait_condition("Updated", |condition| condition["reason"] == "InProgress")?;
+    set.set_image(&image("sidecar", "bad"))?;
     let halted = set.wait_condition("Updated", |condition| condition["reason"] == "SidecarUpdateHalted")?;
     ensure!(
         halted["message"].as_str().is_some_and(|message| message.contains("was judged bad by pod web-")),

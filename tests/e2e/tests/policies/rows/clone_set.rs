@@ -129,7 +129,8 @@ fn owned_claims() -> Vec<Row> {
 /// The label by which upstream tells where a pod is in its life.
 fn states() -> Vec<Row> {
     let state = "lifecycle.apps.kruise.io/state";
-    let only = "may only set its lifecycle state and time";
+    // Two policies refuse these, and the API server asks them in no order.
+    let only = "of a CloneSet the controller may only set";
     let labelled = |label: &str, value: Value| on_pod(&json!({"labels": {label: value}}));
     let annotated = |key: &str| on_pod(&json!({"annotations": {key: "2026-01-01T00:00:00Z"}}));
     let image = json!([{"op": "replace", "path": "/spec/containers/0/image", "value": "other:1"}]);

@@ -25,9 +25,9 @@ fn changed(change: impl FnOnce(&mut Value)) -> Call {
 }
 
 /// The pod that the API server is asked about.
-fn trial(namespace: &str, name: &str) -> Call {
+fn trial(namespace: &str, name: &str, is_privileged: bool) -> Call {
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {(labels::SIDECAR_SET): "x"}},
-        "spec": {"containers": [{"name": "app", "image": "app:1", "securityContext": {"privileged": true}}]}});
+        "spec": {"containers": [{"name": "app", "image": "app:1", "securityContext": {"privileged": is_privileged}}]}});
     Call::create(pods(namespace), pod)
 }
 
@@ -87,14 +87,14 @@ pub(super) fn rows() -> Vec<Row> {
         allowed(
             Who::Controller,
             "the API server is asked for a pod with its containers",
-            trial("hitless-system", "hitless-sidecarset-x"),
+            trial("hitless-system", "hitless-sidecarset-x", true),
         ),
-        denied(Who::Controller, "by no other name", "the controller may only make", trial("hitless-system", "other")),
+        denied(Who::Controller, "by no other name", "the controller ma", trial("hitless-system", "other", true)),
         denied(
             Who::Controller,
             "and in no other namespace",
             "the controller may only make",
-            trial("policy-test", "hitless-sidecarset-x"),
+            trial("policy-test", "hitless-sidecarset-x", false),
         ),
     ]
 }
