@@ -55,24 +55,44 @@ fn a_new_image_reaches_the_sidecars_of_a_fleet_without_a_new_pod_or_a_failed_req
     let sidecars = containers(&apps, "log")?;
     ensure!(sidecars.values().all(|(image, restarts)| *image == echo_image("v2") && *restarts == 1), "{sidecars:?}");
 
-    // One that is nowhere: nobody is touched. One that does not start: a pod shows it, goes back, and no other is touched.
-    stack.push_echo("sidecar", "bad", &[("FAIL", "exit")], None)?;
+    // One that is nowhere: nobody is touched.
     set.set_image(&echo_image("no-such-version"))?;
     set.wait_condition("Updated", |condition| condition["reason"] == "InProgress")?;
-    set.set_image(&image("sidecar", "bad"))?;
-    let halted = set.wait_condition("Updated", |condition| condition["reason"] == "SidecarUpdateHalted")?;
-    ensure!(
-        halted["message"].as_str().is_some_and(|message| message.contains("was judged bad by pod web-")),
-        "{halted}"
-    );
     set.set_image(&echo_image("v2"))?;
     set.wait_condition("Updated", |condition| condition["status"] == "True")?;
-    let sidecars = containers(&apps, "log")?;
-    ensure!(sidecars.values().all(|(image, _)| *image == echo_image("v2")), "{sidecars:?}");
+    ensure!(containers(&apps, "log")? == sidecars, "a sidecar was restarted");
     ensure!(containers(&apps, "web")? == before, "pods were made anew, or their applications restarted");
     for traffic in traffics {
         let report = traffic.stop()?;
         ensure!(report.failed() == 0, "requests failed: {:?}", report.failures);
     }
     Ok(())
+}
+
+#[test]
+fn a_sidecar_that_does_not_start_is_undone_in_the_pod_that_shows_it_and_reaches_no_other() -> anyhow::Result<()> {
+    let stack = Stack::attach()?;
+    let namespace = "t-sidecar-bad".to_owned();
+    let set = SidecarSet::apply(&stack, &collector("t-bad", std::slice::from_ref(&namespace), &echo_image("v1")))?;
+    set.wait_injected("True")?;
+    let mut shape = shape(Workload::Deployment, 2);
+    shape.patch["spec"]["progressDeadlineSeconds"] = serde_json::json!(15);
+    let apps = [App::start(&stack.cluster, &namespace, &shape)?];
+    let (before, web) = (containers(&apps, "log")?, containers(&apps, "web")?);
+    stack.push_echo("sidecar", "bad", &[("FAIL", "exit")], None)?;
+    set.set_image(&image("sidecar", "bad"))?;
+    let halted = set.wait_condition("Updated", |condition| condition["reason"] == "SidecarUpdateHalted")?;
+    ensure!(
+        halted["message"].as_str().is_some_and(|message| message.contains("was judged bad by pod web-")),
+        "{halted}"
+    );
+    apps[0].wait_ready(2)?;
+    let after = containers(&apps, "log")?;
+    let touched = after.iter().filter(|(uid, now)| before.get(*uid) != Some(now)).count();
+    ensure!(touched == 1 && after.values().all(|(image, _)| *image == echo_image("v1")), "{before:?}, then {after:?}");
+    ensure!(containers(&apps, "web")? == web, "pods were made anew, or their applications restarted");
+    // The same again where its owner wants it; another image goes on by itself.
+    set.set_image(&echo_image("v2"))?;
+    set.wait_condition("Updated", |condition| condition["status"] == "True")?;
+    set.wait_counts(2, 2)
 }
