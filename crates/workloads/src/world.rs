@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::kinds::colla_set::controlled::{is_controlled, of_claim};
 use crate::kinds::pod_decoration::undecorated::Undecorated;
-use crate::kinds::sidecar_set;
+use crate::kinds::sidecar_set::names::of_pod;
 use crate::labels::{AllSelections, Selection, Selections};
 use crate::object::{Body, Object, SidecarInjection};
 
@@ -134,7 +134,7 @@ impl<'a> World<'a> {
         });
         let own: BTreeSet<&str> = own.collect();
         for pod in pods {
-            for (set, hash) in sidecar_set::of_pod(pod) {
+            for (set, hash) in of_pod(pod) {
                 world.injected.entry(set).or_default().push((hash, pod));
             }
             match pod.owner.as_ref().map(|owner| owner.uid.as_str()) {

@@ -6,7 +6,7 @@ mod campaign;
 mod fault;
 mod injected;
 pub(crate) mod injection;
-mod names;
+pub(crate) mod names;
 mod plan;
 pub(crate) mod render;
 mod status;
@@ -14,14 +14,13 @@ mod status;
 use std::collections::BTreeMap;
 
 use hitless_api::names::GROUP as OWN_GROUP;
-use hitless_api::pod::PodView;
 use hitless_api::{Grant, GroupKind, InjectedSet};
 use serde_json::Value;
 
 pub use crate::object::SidecarSet;
 pub use body::SidecarSetBody;
 pub(crate) use campaign::Campaign;
-pub(crate) use names::SIDECAR_SETS;
+use names::SIDECAR_SETS;
 
 use super::clone_set::GROUP;
 use crate::component::{Component, KRUISE, Switch};
@@ -66,17 +65,6 @@ fn read(of: &GroupKind, object: Value) -> Result<Object, ReadError> {
     } else {
         object::read(of, object, |body| Body::SidecarInjection(Box::new(body)))
     }
-}
-
-/// Names of the SidecarSets of which the pod has containers, and which version of them.
-pub(crate) fn of_pod(pod: &PodView) -> impl Iterator<Item = (&str, &str)> {
-    let all = pod.annotations.get(SIDECAR_SETS).map_or("", String::as_str);
-    all.split(',').filter_map(|each| each.split_once('='))
-}
-
-/// A version, and that without images: pods of which only the first differs are updated in place.
-fn versions(hash: &str) -> (&str, &str) {
-    hash.split_once('.').unwrap_or((hash, ""))
 }
 
 /// What the grant leaves on its pod of SidecarSets, if it is an operation of one.

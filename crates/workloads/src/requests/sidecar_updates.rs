@@ -7,7 +7,8 @@ use hitless_api::pod::PodView;
 use super::restart;
 use crate::component::{Component, KRUISE, Switch};
 use crate::intent::DesiredOperation;
-use crate::kinds::sidecar_set::{Campaign, SIDECAR_SETS, SWITCH, sets_of};
+use crate::kinds::sidecar_set::names::SIDECAR_SETS;
+use crate::kinds::sidecar_set::{Campaign, SWITCH, sets_of};
 use crate::request::{OperationFailures, Reports, RequestContext, RequestKind};
 
 /// The kind of request: a SidecarSet of another version.

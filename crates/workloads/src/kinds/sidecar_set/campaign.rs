@@ -8,8 +8,8 @@ use hitless_api::names::annotations;
 use hitless_api::pod::PodView;
 use hitless_api::{Change, GrantOp, InjectedSet, selector};
 
-use super::names::SIDECAR_SETS;
-use super::{SidecarSet, fault, of_pod, versions};
+use super::names::{SIDECAR_SETS, of_pod, versions};
+use super::{SidecarSet, fault};
 use crate::halted::Halted;
 use crate::image;
 use crate::intent::{DesiredOperation, Obstacle, Operation, PodIntent};

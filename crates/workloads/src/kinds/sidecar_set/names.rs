@@ -1,4 +1,6 @@
-//! Labels and annotations of OpenKruise's SidecarSets (upstream v1.9; docs/contract.md#sidecarset).
+//! Labels and annotations of OpenKruise's SidecarSets (upstream v1.9; docs/contract.md#sidecarset), and what they say.
+
+use hitless_api::pod::PodView;
 
 /// On a SidecarSet, value `true`: it comes in the place of another one.
 pub(super) const CANARY: &str = "apps.kruise.io/sidecarset-canary";
@@ -20,3 +22,14 @@ pub(super) const IS_INJECTED: &str = "IS_INJECTED";
 pub(super) const INJECTED: &str = "Injected";
 /// Type of the condition that says whether the pods that are there have got what the SidecarSet says now.
 pub(super) const UPDATED: &str = "Updated";
+
+/// Names of the SidecarSets of which the pod has containers, and which version of them.
+pub(crate) fn of_pod(pod: &PodView) -> impl Iterator<Item = (&str, &str)> {
+    let all = pod.annotations.get(SIDECAR_SETS).map_or("", String::as_str);
+    all.split(',').filter_map(|each| each.split_once('='))
+}
+
+/// A version, and that without images: pods of which only the first differs are updated in place.
+pub(super) fn versions(hash: &str) -> (&str, &str) {
+    hash.split_once('.').unwrap_or((hash, ""))
+}
